@@ -1,0 +1,36 @@
+# make run     sets up and starts Poise        make test    sets up and runs every test
+# make check   the fast part: format, lint, types, layers, unit tests        make bench    the numbers of the README
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: run test check lint bench clean
+
+run: $(READY)
+	@$(BIN)/python tools/tour.py
+
+test: lint
+	$(BIN)/python -m pytest
+
+check: lint
+	$(BIN)/python -m pytest -m "not slow"
+
+lint: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(READY)
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+
+# The stamp is older than a changed list of packages: then they are installed again.
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Poise needs Python 3.11 or newer; name one with: make PYTHON=/path/to/python3.11"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv || { echo "Python cannot make a virtual environment here (on Debian: apt-get install python3-venv)"; exit 1; }
+	@echo "Installing into .venv (once) ..."
+	@PIP_CONSTRAINT=$(CURDIR)/constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet -e '.[dev]'
+	@touch $@

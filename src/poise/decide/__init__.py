@@ -1,0 +1,1 @@
+"""Pure functions: facts in, plan out. No clock, I/O, randomness, logging or globals: time and seed are arguments."""

@@ -1,0 +1,1 @@
+"""Worlds made of seeded events that drive the real planners."""
