@@ -3,25 +3,63 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from operator import eq
 
 from poise.errors import InvalidSpec, invalid
 
 
-def unique_names(path: str, names: Iterable[str]) -> list[str]:
-    """List the names; a duplicate, an empty name or something that is no text is InvalidSpec."""
-    listed = list(names)
-    if isinstance(names, str):
-        raise invalid(path, f"expected a list of names, got the text {names!r}")
-    if set(map(type, listed)) - {str} or "" in listed or len(set(listed)) != len(listed):
-        raise _faulty_name(path, listed)
-    try:
-        "".join(listed).encode()
-    except UnicodeEncodeError:
-        raise _faulty_name(path, listed) from None
+def text_names(path: str, names: Iterable[str]) -> list[str]:
+    """List the names as they come, duplicates too; an empty name or something that is no text is InvalidSpec."""
+    listed = _listed(path, names)
+    if not _all_text(listed):
+        raise faulty_name(path, listed)
     return listed
 
 
-def _faulty_name(path: str, listed: list[str]) -> InvalidSpec:
+def unique_names(path: str, names: Iterable[str]) -> list[str]:
+    """List the names as they come; a duplicate, an empty name or something that is no text is InvalidSpec."""
+    listed = _listed(path, names)
+    if not _all_text(listed) or len(set(listed)) != len(listed):
+        raise faulty_name(path, listed)
+    return listed
+
+
+def sorted_names(path: str, names: Iterable[str]) -> list[str]:
+    """Put unique names in bytewise order, which for text is the order of its characters.
+
+    Sorted, a duplicate stands beside its twin, so no set of a million names is built.
+    """
+    listed = _listed(path, names)
+    if not _all_text(listed):
+        raise faulty_name(path, listed)
+    ordered = sorted(listed)
+    if any(map(eq, ordered, ordered[1:])):
+        raise faulty_name(path, listed)
+    return ordered
+
+
+def _listed(path: str, names: Iterable[str]) -> list[str]:
+    if isinstance(names, str | bytes) or not isinstance(names, Iterable):
+        raise invalid(path, f"expected a list of names, got {names!r}")
+    return list(names)
+
+
+def _all_text(listed: list[str]) -> bool:
+    """Tell whether every name is text, not empty, and such that UTF-8 can hold it."""
+    return not set(map(type, listed)) - {str} and "" not in listed and is_utf8("".join(listed))
+
+
+def is_utf8(text: str) -> bool:
+    """Tell whether UTF-8 can hold the text: half a surrogate pair cannot be hashed or written."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def faulty_name(path: str, listed: list[str]) -> InvalidSpec:
+    """Name the first fault of a list that is known to have one."""
     seen: dict[str, int] = {}
     for position, name in enumerate(listed):
         place = f"{path}[{position}]"

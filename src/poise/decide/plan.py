@@ -1,11 +1,16 @@
-"""What a planner of items answers: the wanted assignment, the moves that lead there, and the proof that they are few."""
+"""What a planner of items answers: the wanted assignment, the moves to it, and the proof that they are few."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+
 import msgspec
 
+from poise.inputs import faulty_name, is_utf8, unique_names
 
-class Move(msgspec.Struct, frozen=True):
+
+class Move(msgspec.Struct, frozen=True, gc=False):
     """One item changes its member. A source of None is a first placement, a target of None the loss of a member."""
 
     item: str
@@ -33,3 +38,63 @@ class Plan(msgspec.Struct, frozen=True):
     unassigned: list[str]
     loads: dict[str, int]
     certificate: Certificate
+
+
+def spread(loads: Iterable[int]) -> int:
+    """Take the smallest load from the largest; 0 where nobody is."""
+    listed = list(loads)
+    return max(listed) - min(listed) if listed else 0
+
+
+def held_now(items: Iterable[str], current: Mapping[str, str | None]) -> dict[str, str | None]:
+    """Look up who holds each item now; the answer's keys are also the proof that no item is named twice."""
+    names = unique_names("$.items", items) if isinstance(items, str) else list(items)
+    try:
+        all_ascii = all(map(str.isascii, names))
+        held = dict(zip(names, map(current.get, names), strict=True))
+    except TypeError:
+        raise faulty_name("$.items", names) from None
+    if len(held) != len(names) or "" in held or not (all_ascii or is_utf8("".join(names))):
+        raise faulty_name("$.items", names)
+    return held
+
+
+class Departures(dict[str | None, str]):
+    """Why an item leaves its member, worded once a member."""
+
+    def __init__(self, leaving: Collection[str], quotas: Iterable[tuple[str, int, int]] = ()) -> None:
+        """Word the reason of every live member, given as (member, load, quota); others are draining or gone."""
+        super().__init__((member, f"{member} over its share ({load} of {quota})") for member, load, quota in quotas)
+        self._leaving = leaving
+
+    def __missing__(self, member: str | None) -> str:
+        return f"{member} is draining" if member in self._leaving else f"{member} is gone"
+
+
+def plan_towards(
+    wanted: dict[str, str | None],
+    held: Mapping[str, str | None],
+    live: Collection[str],
+    leaving: Collection[str],
+    moves_min: int,
+    rule: str,
+) -> Plan:
+    """Make the plan of an assignment that a rule decides by names alone; the rule is a text with {target} in it."""
+    reasons, alive = Departures(leaving), set(live)
+    moves, first = [], []
+    for item in sorted(item for item, source in held.items() if source != wanted[item]):
+        source, target = held[item], wanted[item]
+        if source is None:
+            first.append(Move(item, None, target, "new item"))
+            continue
+        reason = rule.format(target=target) if source in alive and target else reasons[source]
+        moves.append(Move(item, source, target, reason if target else f"{reason}; no member has room"))
+    loads = Counter(wanted.values())
+    after = {member: loads[member] for member in live}
+    return Plan(
+        assignment=wanted,
+        moves=moves + first,
+        unassigned=sorted(item for item, target in wanted.items() if target is None),
+        loads=after,
+        certificate=Certificate(len(moves), moves_min, spread(after.values())),
+    )

@@ -89,5 +89,3 @@ def _at(level: Fraction, weights: Sequence[int], lower: Sequence[int], upper: Se
             numerator = min(numerator, high * below)
         numerators.append(numerator if weight else low * below)
     return Shares(numerators, below)
-
-

@@ -1,0 +1,212 @@
+"""Why is this item here, why not there, what would move it: read from a plan and its facts, without planning again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+from itertools import takewhile
+
+import msgspec
+import numpy as np
+
+from poise.decide.balance import quotas
+from poise.decide.plan import Move, Plan
+from poise.decide.rendezvous import even_capacity, limits
+from poise.decide.ring import Ring
+from poise.decide.scores import hashes, score, scores_on
+from poise.errors import invalid
+
+_KEEPS = {True: "holds it and keeps it", False: "not asked: what fits stays"}
+_COUNTED_MAX = 100_000  # Above this, who else wanted a place is not counted: the answer must come at once.
+
+
+class Alternative(msgspec.Struct, frozen=True):
+    """One member as seen by one item."""
+
+    rank: int
+    member: str
+    score: str
+    load: int
+    share: str
+    verdict: str
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    """Where an item goes and why, the ranked alternatives, and what would move it."""
+
+    item: str
+    source: str | None
+    member: str | None
+    because: list[str]
+    alternatives: list[Alternative]
+    would_move: list[str]
+
+
+def explain(
+    plan: Plan,
+    item: str,
+    members: Iterable[str],
+    current: Mapping[str, str | None],
+    *,
+    capacity: int | Mapping[str, int] | None = None,
+    weights: Mapping[str, int] | None = None,
+    draining: Iterable[str] = (),
+    policy: str = "sticky",
+    tokens: int | Mapping[str, int] = 100,
+) -> Explanation:
+    """Explain one item of a plan that was made from these facts."""
+    if item not in plan.assignment:
+        raise invalid("$.item", f"{item!r} is not among the {len(plan.assignment)} items")
+    leaving = set(draining)
+    live = sorted(member for member in members if member not in leaving)
+    if policy == "ring":
+        return _on_ring(
+            plan, item, Ring({m: tokens[m] if isinstance(tokens, Mapping) else tokens for m in live}), current
+        )
+    if policy == "hashed":
+        most = limits(live, capacity, even_capacity(len(plan.assignment), live))
+        room = {member: Fraction(limit or 0) for member, limit in zip(live, most, strict=True)}
+    else:
+        loads = [plan.loads[member] for member in live]
+        allowed = quotas(len(plan.assignment), live, loads, capacity=capacity, weights=weights, debt=None, seed="")
+        room = dict(zip(live, allowed.shares.fractions(), strict=True))
+    return _by_score(plan, item, room, current.get(item), policy)
+
+
+def _by_score(plan: Plan, item: str, share: Mapping[str, Fraction], source: str | None, policy: str) -> Explanation:
+    """Explain an item that goes by scores: what it prefers, and why it is not there."""
+    target = plan.assignment[item]
+    ranked = sorted(share, key=lambda member: (-score(item, member), member))
+    stays = source == target is not None and policy == "sticky"
+    rows = [
+        Alternative(
+            rank=rank,
+            member=member,
+            score=f"{score(item, member):016x}",
+            load=plan.loads[member],
+            share=str(share[member]),
+            verdict=_verdict(member, source, target, ranked, plan.loads[member])
+            if not stays
+            else _KEEPS[member == target],
+        )
+        for rank, member in enumerate(ranked, 1)
+    ]
+    preferred = [member for member in takewhile(lambda member: member != target, ranked) if member != source]
+    if target is None:
+        because = ["no member has room for it" if share else "there is no live member"]
+    elif stays:
+        because = _why_it_stays(plan, target, share[target])
+    else:
+        because = [*_why_it_moves(plan, item, source), _why_there(target, source, preferred, plan)]
+    if stays and target is not None:
+        would = _what_uproots(plan, item, target, [member for member in ranked if member != target])
+    else:
+        would = _what_keeps(plan, item, source) + _what_attracts(plan, item, preferred[:1], policy)
+    return Explanation(item, source, target, because, rows, would)
+
+
+def _verdict(member: str, source: str | None, target: str | None, ranked: Sequence[str], load: int) -> str:
+    if member == target:
+        return "chosen"
+    if member == source:
+        return "lets it go: over its share"
+    if target is None or ranked.index(member) < ranked.index(target):
+        return f"no room: full with {load}" if load else "takes nothing"
+    return "lower score"
+
+
+def _why_it_stays(plan: Plan, member: str, share: Fraction) -> list[str]:
+    because = [f"it is on {member} already, and {member} holds {plan.loads[member]} of its share {share}"]
+    left = [move.item for move in plan.moves if move.source == member]
+    if left:
+        because.append(f"{len(left)} leave {member}; its score there is higher than theirs")
+    return because
+
+
+def _why_it_moves(plan: Plan, item: str, source: str | None) -> list[str]:
+    return [move.reason for move in plan.moves if move.item == item] or ([f"it is on {source}"] if source else [])
+
+
+def _why_there(target: str, source: str | None, preferred: Sequence[str], plan: Plan) -> str:
+    if not preferred:
+        others = " among the others" if source in plan.loads and source != target else ""
+        return f"{target} has the highest score for it{others}, and room"
+    full = ", ".join(f"{member} ({plan.loads[member]})" for member in preferred)
+    return f"{target} is the best of those with room; full at its turn: {full}"
+
+
+def _what_uproots(plan: Plan, item: str, member: str, others: Sequence[str]) -> list[str]:
+    """Count how many would leave before it; say where it would like to go."""
+    beside = [name for name, holder in plan.assignment.items() if holder == member]
+    lower = int(np.count_nonzero(scores_on(hashes(beside), hashes([member])[0]) < score(item, member)))
+    after = f", after {lower} with a lower score there" if lower else ", as the first to go"
+    would = [f"if {member} had to give up {lower + 1} of its {len(beside)}{after}"]
+    return [*would, f"if {member} were drained or gone" + (f"; it prefers {others[0]} then" if others else "")]
+
+
+def _what_keeps(plan: Plan, item: str, source: str | None) -> list[str]:
+    """Say when a live source that is over its share would have kept it: those with a higher score come first."""
+    left = [move.item for move in plan.moves if move.source == source]
+    if source not in plan.loads or item not in left:
+        return []
+    higher = sum(score(name, source) > score(item, source) for name in left)
+    return [f"it would stay if {source} had {_fewer(higher)}"]
+
+
+def _fewer(others: int) -> str:
+    return f"{others + 1} items fewer" if others else "one item fewer"
+
+
+def _what_attracts(plan: Plan, item: str, first: Sequence[str], policy: str) -> list[str]:
+    """Say how much room the preferred member would need: whoever comes earlier and wants it too is served first."""
+    target = plan.assignment[item]
+    would = [f"if {target} were drained or gone"] if target is not None else ["if a member with room joined"]
+    for member in first:
+        ahead = _ahead(plan, item, member, policy)
+        if ahead is None:
+            would.insert(0, f"if {member} had room at its turn")
+        else:
+            too = f" ({ahead} that come before it want {member} too)" if ahead else ""
+            would.insert(0, f"if {member} had {_fewer(ahead)}{too}")
+    return would
+
+
+def _ahead(plan: Plan, item: str, member: str, policy: str) -> int | None:
+    """Count the items that are placed before this one, elsewhere, and like the member better than where they are."""
+    queue = sorted(plan.assignment) if policy == "hashed" else _queue(plan.moves, plan)
+    earlier = list(takewhile(lambda name: name != item, queue)) if len(queue) <= _COUNTED_MAX else None
+    if earlier is None:
+        return None
+    return sum(
+        (held := plan.assignment[name]) != member and (held is None or score(name, member) > score(name, held))
+        for name in earlier
+    )
+
+
+def _queue(moves: Sequence[Move], plan: Plan) -> list[str]:
+    """List what was placed in the order in which it was: first what had a member, then what is new."""
+    uprooted = [move.item for move in moves if move.source is not None]
+    lost = set(uprooted)
+    fresh = [move.item for move in moves if move.source is None]
+    return uprooted + sorted(fresh + [name for name in plan.unassigned if name not in lost])
+
+
+def _on_ring(plan: Plan, item: str, ring: Ring, current: Mapping[str, str | None]) -> Explanation:
+    """Explain a key of a ring: the next token clockwise, and who follows."""
+    order, target, source = ring.successors(item), plan.assignment[item], current.get(item)
+    total = sum(ring.tokens.values())
+    rows = [
+        Alternative(
+            rank=rank,
+            member=member,
+            score=f"{ring.distance(item, member):016x}",
+            load=plan.loads[member],
+            share=str(Fraction(len(plan.assignment) * ring.tokens[member], total)),
+            verdict="next token clockwise" if rank == 1 else f"takes over after {order[rank - 2]}",
+        )
+        for rank, member in enumerate(order, 1)
+    ]
+    because = [*_why_it_moves(plan, item, source if source != target else None)]
+    because.append(f"the next token clockwise is {target}'s" if target else "the ring has no member with a token")
+    would = [f"if {target} left{f', to {order[1]}' if len(order) > 1 else ''}"] if target else ["if a member joined"]
+    return Explanation(item, source, target, because, rows, [*would, "if a member joined with a token in between"])

@@ -1,0 +1,93 @@
+"""PartitionSet: numbered partitions of a task list, held by worker nodes."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from poise.model.common import (
+    ApiVersion,
+    Count,
+    Line,
+    Metadata,
+    Moment,
+    MoveGuards,
+    Name,
+    Seconds,
+    Serial,
+    SomeSeconds,
+    Value,
+    Weight,
+)
+
+PARTITIONS_MAX = 1_000_000
+PartitionId = Annotated[
+    str, Meta(pattern=r"^(0|[1-9][0-9]{0,5})\Z", description='a number from "0" to "999999", as text')
+]
+
+
+class PartitionGuards(MoveGuards, frozen=True):
+    """The guards of a set."""
+
+    moves_in_flight_max: Count | None = 8
+    per_source_max: Count | None = 4
+    per_target_max: Count | None = 4
+
+
+class PartitionSetSpec(Value, frozen=True):
+    """What people want of a set."""
+
+    partitions: Annotated[int, Meta(ge=0, le=PARTITIONS_MAX)]
+    lease_seconds: SomeSeconds = 10
+    grace_seconds: Seconds = 2
+    release_seconds: SomeSeconds = 30
+    on_release_timeout: Literal["revoke", "wait"] = "revoke"
+    margin_seconds: Seconds = 1
+    stop_seconds: Seconds = 1
+    restart_grace_seconds: Seconds = 0
+    weights: dict[Name, Weight] = {}
+    guards: PartitionGuards = PartitionGuards()
+
+
+class Node(Value, frozen=True):
+    """One worker node as Poise last saw it; `weight` is what it says of itself."""
+
+    name: Name
+    state: Literal["active", "draining", "gone"] = "active"
+    incarnation: Serial = 0
+    weight: Weight = 1
+
+
+class PartitionRow(Value, frozen=True):
+    """One partition as the store has it; a release is asked for with `target` as the node it is reserved for."""
+
+    id: PartitionId
+    state: Literal["Unassigned", "Assigned", "RequestedRelease", "PendingRelease"] = "Unassigned"
+    owner: Name | None = None
+    target: Name | None = None
+    epoch: Serial = 0
+    confirmed: bool = False
+    owner_incarnation: Serial | None = None
+    lease_until: Moment | None = None
+    deadline: Moment | None = None
+    since: Moment | None = None
+    offers: Count = 0
+    reason: Line = ""
+
+
+class PartitionSetStatus(Value, frozen=True):
+    """What Poise knows of a set."""
+
+    nodes: list[Node] = []
+    partitions: list[PartitionRow] = []
+
+
+class PartitionSet(Value, frozen=True):
+    """Shares partitions out over worker nodes."""
+
+    metadata: Metadata
+    spec: PartitionSetSpec
+    status: PartitionSetStatus = PartitionSetStatus()
+    api_version: ApiVersion = "poise.dev/v1alpha1"
+    kind: Literal["PartitionSet"] = "PartitionSet"

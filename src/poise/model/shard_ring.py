@@ -1,0 +1,89 @@
+"""ShardRing: Kubernetes objects (or any keys), held by the instances of one controller."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from poise.model.common import (
+    ApiVersion,
+    Count,
+    ItemName,
+    LabelSelector,
+    Line,
+    Metadata,
+    MoveGuards,
+    Name,
+    Percent,
+    Seconds,
+    SomeSeconds,
+    Tokens,
+    Value,
+)
+
+
+class GroupResource(Value, frozen=True):
+    """One resource of the Kubernetes API; the group of the core resources is empty."""
+
+    resource: Name
+    group: Line = ""
+
+
+class RingResource(GroupResource, frozen=True):
+    """One resource that a ring shares out, with the resources that its objects control."""
+
+    controlled: list[GroupResource] = []
+
+
+class KeySource(Value, frozen=True):
+    """Where the key of an object is read: exactly one of the two."""
+
+    label: ItemName | None = None
+    json_path: ItemName | None = None
+
+
+class RingGuards(MoveGuards, frozen=True):
+    """The guards of a ring."""
+
+    moves_in_flight_max: Count | None = 100
+
+
+class ShardRingSpec(Value, frozen=True):
+    """What people want of a ring."""
+
+    policy: Literal["ring", "balanced"] = "ring"
+    resources: list[RingResource] = []
+    objects: list[ItemName] = []
+    namespace_selector: LabelSelector = LabelSelector()
+    key: Literal["object", "namespace"] | KeySource = "object"
+    tokens: Tokens = 100
+    lease_seconds: SomeSeconds = 15
+    drain_timeout_seconds: SomeSeconds = 60
+    on_drain_timeout: Literal["wait", "force"] = "wait"
+    restart_grace_seconds: Seconds = 0
+    brake_percent: Percent = 50
+    guards: RingGuards = RingGuards()
+
+
+class Instance(Value, frozen=True):
+    """One instance as Poise last saw it; tokens of None are the ring's."""
+
+    name: Name
+    state: Literal["ready", "expired", "uncertain", "dead", "orphaned"] = "ready"
+    tokens: Tokens | None = None
+
+
+class ShardRingStatus(Value, frozen=True):
+    """What Poise knows of a ring."""
+
+    instances: list[Instance] = []
+    assignment: dict[ItemName, Name] = {}
+
+
+class ShardRing(Value, frozen=True):
+    """Shares objects out over the instances of one controller."""
+
+    metadata: Metadata
+    spec: ShardRingSpec = ShardRingSpec()
+    status: ShardRingStatus = ShardRingStatus()
+    api_version: ApiVersion = "poise.dev/v1alpha1"
+    kind: Literal["ShardRing"] = "ShardRing"
