@@ -1,7 +1,8 @@
 """Every error that Poise raises on purpose.
 
 PoiseError
-└── InvalidSpec     the input breaks a rule; carries every fault with its place; nothing was changed
+├── InvalidSpec     the input breaks a rule; carries every fault with its place; nothing was changed
+└── BrokenPlan      the independent checker refuses a plan; a fault of Poise itself, shown instead of the plan
 """
 
 from __future__ import annotations
@@ -32,6 +33,10 @@ class InvalidSpec(PoiseError, ValueError):
         """Carry all the faults that were found, not only the first."""
         super().__init__("\n".join(map(str, faults)))
         self.faults = faults
+
+
+class BrokenPlan(PoiseError):
+    """A plan breaks a law. It is not shown and not carried out; please report it with the document."""
 
 
 def invalid(path: str, message: str) -> InvalidSpec:

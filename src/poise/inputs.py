@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from operator import eq
 
 from poise.errors import InvalidSpec, invalid
@@ -78,18 +78,10 @@ def faulty_name(path: str, listed: list[str]) -> InvalidSpec:
 def whole(path: str, value: object, *, least: int = 0) -> int:
     """Return a whole number that is not below `least`; a float, NaN, bool or text is InvalidSpec."""
     if type(value) is not int:
-        shown = f"{value!r}" if isinstance(value, int | float | str) else type(value).__name__
+        shown = f"{value!r:.40}" if isinstance(value, bool | float | str) else type(value).__name__
         raise invalid(path, f"expected a whole number, got {shown}")
     if value < least:
-        raise invalid(path, f"expected >= {least}, got {value}")
+        # Python refuses to write out a number of thousands of digits.
+        shown = f"{value}" if value > -(10**20) else "a number of more than 20 digits"
+        raise invalid(path, f"expected >= {least}, got {shown}")
     return value
-
-
-def whole_each(path: str, values: Mapping[str, int], known: Iterable[str]) -> dict[str, int]:
-    """Check a mapping name -> whole number; a name that is not among the known ones is InvalidSpec."""
-    names = set(known)
-    for name, value in values.items():
-        if name not in names:
-            raise invalid(f"{path}[{name!r}]", "no such name here")
-        whole(f"{path}[{name!r}]", value)
-    return dict(values)

@@ -1,4 +1,4 @@
-"""Numbers that measure time: seconds since 1970 in facts, date and time in UTC in what people read."""
+"""Given numbers and times, checked: seconds since 1970 in facts, date and time in UTC in what people read."""
 
 from __future__ import annotations
 
@@ -45,6 +45,13 @@ def date_time(path: str, value: object) -> datetime:
 def first_second(at_s: float) -> datetime:
     """Return the first whole second that is not before an instant, so that what waits for it is free by then."""
     return datetime.fromtimestamp(math.ceil(at_s), UTC)
+
+
+def quoted(given: object) -> str:
+    """Quote a text that was given, cut where it is long: a message is one line."""
+    if not isinstance(given, str):
+        return type(given).__name__
+    return repr(given if len(given) <= 40 else f"{given[:37]}...")
 
 
 def _shown(value: float) -> str:

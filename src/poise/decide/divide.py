@@ -181,7 +181,7 @@ def _conclude(
         last=None if last is None else dict(last),
         debt=drawn.odds if drawn is not None and drawn.rule == "debt" else None,
         draw=terms.draw,
-        mix=str(terms.mix),
+        mix=str(terms.mix) if terms.mix else "0",
     )
     wanted = goal.replicas * max(1, len(names)) if terms.strategy == "Duplicated" else goal.replicas
     return Division(result, quota, kept, count_moved(last, result), wanted - goal.placed, reason, record)
@@ -202,10 +202,12 @@ _RULES = {
 def _reason(goal: Goal, last: Counts | None, drawn: Draw | None, *, kept: bool) -> str:
     if kept:
         return "the last result still fits"
+    if not goal.names:
+        return ""  # The note of the goal says it all.
     start = "there is no last result" if last is None else "the last result no longer fits"
     if goal.terms.strategy == "Duplicated":
         return f"{start}: every cluster gets all {goal.replicas}"
     if drawn is None:
-        return f"{start}: no extra replica to draw"
+        return f"{start}: every quota is whole" if last is None else f"{start}: its shares go to the nearest that fit"
     more = "more" if drawn.change > 0 else "less"
     return f"{start}: {len(drawn.winners)} of {len(drawn.odds)} clusters get one {more}, {_RULES[drawn.rule]}"

@@ -64,9 +64,7 @@ def set_goal(replicas: int, weights: dict[str, int], terms: Terms) -> Goal:
     else:
         pulls, quotas, notes = _parts(replicas, weights, terms)
     placed = sum(quotas.numerators) // quotas.denominator
-    if not names and replicas:
-        notes = ["there is no cluster"]
-    note = "; ".join(notes)
+    note = "; ".join(notes) if names else "there is no cluster"
     return Goal(replicas, weights, terms, names, pulls, quotas, quotas.floors(), quotas.remainders(), placed, note)
 
 
@@ -149,8 +147,7 @@ def read_terms(
 ) -> Terms:
     """Read the rest of a request; the bounds name known clusters only, and no minimum is above an upper bound."""
     known = dict.fromkeys(clusters)
-    read_choice("$.strategy", strategy, STRATEGIES)
-    read_choice("$.draw", draw, DRAWS)
+    strategy, draw = read_choice("$.strategy", strategy, STRATEGIES), read_choice("$.draw", draw, DRAWS)
     low, high = _read_bound("$.minimum", minimum, known), _read_bound("$.maximum", maximum, known)
     room = _read_bound("$.capacity", capacity, known)
     for name, least in low.items():
@@ -166,10 +163,12 @@ def read_terms(
     return Terms(low, high, room, strategy, draw, part)
 
 
-def read_choice(path: str, value: object, choices: tuple[str, ...]) -> None:
-    """Refuse whatever is not one of the choices."""
-    if value not in choices:
-        raise invalid(path, f"expected one of {', '.join(choices)}, got {value!r}")
+def read_choice(path: str, value: str, choices: tuple[str, ...]) -> str:
+    """Read one of the choices, as our own text, which a record then knows as its default; all else is InvalidSpec."""
+    for choice in choices:
+        if choice == value:
+            return choice
+    raise invalid(path, f"expected one of {', '.join(choices)}, got {value!r}")
 
 
 def _read_bound(path: str, bound: Counts | None, known: Container[str]) -> dict[str, int]:

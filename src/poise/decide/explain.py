@@ -140,8 +140,9 @@ def _what_uproots(plan: Plan, item: str, member: str, others: Sequence[str]) -> 
     beside = [name for name, holder in plan.assignment.items() if holder == member]
     lower = int(np.count_nonzero(scores_on(hashes(beside), hashes([member])[0]) < score(item, member)))
     after = f", after {lower} with a lower score there" if lower else ", as the first to go"
-    would = [f"if {member} had to give up {lower + 1} of its {len(beside)}{after}"]
-    return [*would, f"if {member} were drained or gone" + (f"; it prefers {others[0]} then" if others else "")]
+    would = [f"it would leave if {member} had to give up {lower + 1} of its {len(beside)}{after}"]
+    then = f"; it prefers {others[0]} then" if others else ""
+    return [*would, f"it would move if {member} were drained or gone{then}"]
 
 
 def _what_keeps(plan: Plan, item: str, source: str | None) -> list[str]:
@@ -160,14 +161,15 @@ def _fewer(others: int) -> str:
 def _what_attracts(plan: Plan, item: str, first: Sequence[str], policy: str) -> list[str]:
     """Say how much room the preferred member would need: whoever comes earlier and wants it too is served first."""
     target = plan.assignment[item]
-    would = [f"if {target} were drained or gone"] if target is not None else ["if a member with room joined"]
+    gone = f"it would move if {target} were drained or gone"
+    would = [gone] if target is not None else ["it would be placed if a member with room joined"]
     for member in first:
         ahead = _ahead(plan, item, member, policy)
         if ahead is None:
-            would.insert(0, f"if {member} had room at its turn")
+            would.insert(0, f"it would go to {member} if there were room at its turn")
         else:
             too = f" ({ahead} that come before it want {member} too)" if ahead else ""
-            would.insert(0, f"if {member} had {_fewer(ahead)}{too}")
+            would.insert(0, f"it would go to {member} if {member} had {_fewer(ahead)}{too}")
     return would
 
 
@@ -208,5 +210,8 @@ def _on_ring(plan: Plan, item: str, ring: Ring, current: Mapping[str, str | None
     ]
     because = [*_why_it_moves(plan, item, source if source != target else None)]
     because.append(f"the next token clockwise is {target}'s" if target else "the ring has no member with a token")
-    would = [f"if {target} left{f', to {order[1]}' if len(order) > 1 else ''}"] if target else ["if a member joined"]
-    return Explanation(item, source, target, because, rows, [*would, "if a member joined with a token in between"])
+    heir = f"it would go to {order[1]} if {target} left" if len(order) > 1 else f"it would be nowhere if {target} left"
+    would = [heir, "it would move if a member joined with a token in between"]
+    return Explanation(
+        item, source, target, because, rows, would if target else ["it would be placed if a member joined"]
+    )

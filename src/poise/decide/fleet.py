@@ -205,7 +205,7 @@ def _find_steps(divisions: Mapping[str, Division], debts: dict[str, int], unit: 
     steps: list[FleetStep] = []
     while queue and len(steps) < budget:
         promised, source, target = heappop(queue)
-        gain, able = _gain(debts, unit, source, target), above[source] & below[target] & unused
+        gain, able = _gain(debts, unit, source, target), above.get(source, 0) & below.get(target, 0) & unused
         if gain <= 0 or not able:
             continue
         if gain < -promised:  # Steps since then took some of the gain: the pair must queue again with what is left.

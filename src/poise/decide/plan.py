@@ -19,7 +19,7 @@ class Move(msgspec.Struct, frozen=True, gc=False):
     reason: str
 
 
-class Certificate(msgspec.Struct, frozen=True):
+class Certificate(msgspec.Struct, frozen=True, rename="camel"):
     """The proof of a plan: moves made, the fewest possible, and the largest load minus the smallest.
 
     A first placement counts in neither number of moves; an item whose member is gone or draining counts in both.
@@ -87,8 +87,11 @@ def plan_towards(
         if source is None:
             first.append(Move(item, None, target, "new item"))
             continue
-        reason = rule.format(target=target) if source in alive and target else reasons[source]
-        moves.append(Move(item, source, target, reason if target else f"{reason}; no member has room"))
+        if source not in alive:
+            reason = reasons[source] if target else f"{reasons[source]}; no member has room"
+        else:
+            reason = rule.format(target=target) if target else "no member has room"
+        moves.append(Move(item, source, target, reason))
     loads = Counter(wanted.values())
     after = {member: loads[member] for member in live}
     return Plan(

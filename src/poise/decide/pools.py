@@ -1,4 +1,4 @@
-"""Replicas over any number of capacity pools, by weight and within bounds; pools that are down give their share away."""
+"""Replicas over any number of capacity pools, by weight and within bounds; a pool that is down gives its share away."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ def split_pools(
 ) -> PoolSplit:
     """Split T replicas: share = clamp(μ·w, min, max) rounded down, then one leftover unit each to pools cut off.
 
-    Leftovers go by `order` if given, then by the largest remainder, then to who held more in `previous`, then by name.
+    Leftovers go by `order` if given, then by the largest remainder, then to who held more in `previous` (more than its
+    floor comes first, so that a split of the result moves nothing), then by name.
     Below the sum of the minimums each pool gets its minimum, in list order, until the total is used up.
     """
     whole("$.total", total)
@@ -146,6 +147,10 @@ def _leftovers(
     total: int, ups: Sequence[Pool], shares: Shares, ranks: Mapping[str, int], held: Mapping[str, int]
 ) -> list[str]:
     """Name who gets one unit more: only pools whose share was cut off, so every count is a floor or a ceiling."""
-    cut = {pool.name: rest for pool, rest in zip(ups, shares.remainders(), strict=True) if rest}
-    first = sorted(cut, key=lambda name: (ranks[name], -cut[name], -held.get(name, 0), name))
-    return first[: max(0, total - sum(shares.floors()))]
+    floors = shares.floors()
+    cut = {}
+    for pool, floor, rest in zip(ups, floors, shares.remainders(), strict=True):
+        before = held.get(pool.name, 0)
+        if rest:
+            cut[pool.name] = (ranks[pool.name], -rest, before <= floor, -before, pool.name)
+    return sorted(cut, key=cut.__getitem__)[: max(0, total - sum(floors))]

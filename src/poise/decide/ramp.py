@@ -89,9 +89,13 @@ def ramp(state: RampState | None, events: Iterable[RampEvent], now_s: float, pol
         state = _start(min([now_s, *(event.at_s for event in told)]), target, policy)
     if state.percent > target:
         state = msgspec.structs.replace(state, percent=target, why=RampWhy.LOWERED)
+    done = _steps_until(state, state.as_of_s, policy)
     for event in told:
-        state = _take(_step_to(state, event.at_s, target, policy, inclusive=False), event, target, policy)
-    state = _step_to(state, now_s, target, policy, inclusive=True)
+        before = _steps_before(state, event.at_s, policy)
+        state = _take(_step(state, range(done + 1, before + 1), target, policy), event, target, policy)
+        done = max(done, before)
+    due = range(done + 1, _steps_until(state, now_s, policy) + 1)
+    state = _step(state, due, target, policy)
     return msgspec.structs.replace(state, as_of_s=now_s, score=_score(state, now_s, policy))
 
 
@@ -112,7 +116,6 @@ def _take(state: RampState, event: RampEvent, target: int, policy: RampPolicy) -
     limit = _pod_hours_limit(state, policy)
     state = msgspec.structs.replace(
         state,
-        as_of_s=event.at_s,
         event_s=event.at_s,
         spot_pods=event.pods if isinstance(event, SpotPods) else state.spot_pods,
         pod_hours=limit + (state.pod_hours - limit) * kept,
@@ -125,23 +128,25 @@ def _take(state: RampState, event: RampEvent, target: int, policy: RampPolicy) -
     return msgspec.structs.replace(state, percent=min(max(1, state.percent // 2), target), why=RampWhy.HALVED)
 
 
-def _step_to(state: RampState, until_s: float, target: int, policy: RampPolicy, *, inclusive: bool) -> RampState:
-    """Take the steps after `as_of_s` and up to an instant, none of them at an event.
+def _step(state: RampState, due: range, target: int, policy: RampPolicy) -> RampState:
+    """Take the steps that are due since the last event.
 
     Between events the score only grows, so the first step that finds it high enough is found by bisection: a ramp
     that nobody asked for a year costs no more than one asked for every minute.
     """
-    done, last = _steps_until(state, state.as_of_s, policy), _steps_until(state, until_s, policy)
-    if not inclusive and _step_s(state, last, policy) == until_s:
-        last -= 1
-    if last <= done:
+    if not due:
         return state
-    due = range(done + 1, last + 1)
     refused = bisect_left(due, True, key=lambda k: _score(state, _step_s(state, k, policy), policy) >= policy.high)
+    raised = len(due) - refused
     wanted = -(-(target - state.percent) // policy.step)
-    percent = min(target, state.percent + (len(due) - refused) * policy.step)
-    why = RampWhy.STEP_UP if 0 < len(due) - refused <= wanted else RampWhy.HOLD
+    percent = min(target, state.percent + raised * policy.step)
+    why = RampWhy.STEP_UP if 0 < raised <= wanted else RampWhy.HOLD
     return msgspec.structs.replace(state, percent=percent, why=why)
+
+
+def _steps_before(state: RampState, at_s: float, policy: RampPolicy) -> int:
+    k = _steps_until(state, at_s, policy)
+    return k - 1 if k > 0 and _step_s(state, k, policy) == at_s else k
 
 
 def _steps_until(state: RampState, at_s: float, policy: RampPolicy) -> int:
@@ -181,11 +186,9 @@ def _score(state: RampState, at_s: float, policy: RampPolicy) -> float:
 
 def _check_policy(policy: RampPolicy) -> int:
     """Check the policy and return its target percentage, clamped."""
-    for field, most in (("initial", 100), ("step", 100)):
-        if whole(f"$.policy.{field}", getattr(policy, field), least=1) > most:
-            raise invalid(f"$.policy.{field}", f"expected <= {most}, got {getattr(policy, field)}")
-    whole("$.policy.interval_s", policy.interval_s, least=1)
-    span("$.policy.interval_s", policy.interval_s)
+    number("$.policy.initial", whole("$.policy.initial", policy.initial), most=100)
+    number("$.policy.step", whole("$.policy.step", policy.step, least=1), most=100)
+    span("$.policy.interval_s", whole("$.policy.interval_s", policy.interval_s, least=1))
     number("$.policy.half_life_h", policy.half_life_h, least=1e-3, most=1e6)
     number("$.policy.prior_pod_hours", policy.prior_pod_hours, least=1e-3, most=1e9)
     number("$.policy.penalty_pod_hours", policy.penalty_pod_hours, most=1e9)
@@ -208,6 +211,9 @@ def _check_events(state: RampState | None, events: Iterable[RampEvent], now_s: f
             raise invalid(f"{path}.at_s", f"expected after the last call and up to now, got {event.at_s:g}")
     if state is not None and now_s < state.as_of_s:
         raise invalid("$.now_s", f"expected >= {state.as_of_s:g}, where the state stands, got {now_s:g}")
-    return sorted(told, key=lambda event: event.at_s)
+    return sorted(told, key=_when)
 
 
+def _when(event: RampEvent) -> tuple[float, int]:
+    """Order by time; of two counts at one instant the larger one stands, whatever the order of the input."""
+    return event.at_s, event.pods if isinstance(event, SpotPods) else -1

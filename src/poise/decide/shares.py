@@ -38,8 +38,10 @@ def fair_shares(total: int, weights: Sequence[int], lower: Sequence[int], upper:
         return Shares(list(lower), 1)
     if highest is not None and total >= highest:
         return Shares([_most(*each) for each in zip(weights, lower, upper, strict=True)], 1)
-    if not any(lower) and all(bound is None for bound in upper):
-        return Shares([total * weight for weight in weights], sum(weights))
+    plain, whole = [total * weight for weight in weights], sum(weights)
+    bounds = zip(plain, lower, upper, strict=True)
+    if all(low * whole <= share and (high is None or share <= high * whole) for share, low, high in bounds):
+        return Shares(plain, whole)
     return _between(total, weights, lower, upper)
 
 

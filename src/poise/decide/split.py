@@ -9,6 +9,7 @@ import msgspec
 
 from poise.errors import InvalidSpec, invalid
 from poise.inputs import whole
+from poise.instants import quoted
 
 MIN_ON_DEMAND_MAX = 10_000
 
@@ -156,7 +157,7 @@ def parse_min_on_demand(text: str, *, path: str = "$.min_on_demand") -> int:
 def _whole_text(path: str, text: str, pattern: str, most: int) -> int:
     found = re.fullmatch(pattern, text) if isinstance(text, str) else None
     if found is None:
-        raise invalid(path, f"expected a whole number from 0 to {most}, got {_shown(text)}")
+        raise invalid(path, f"expected a whole number from 0 to {most}, got {quoted(text)}")
     value = int(found[1])
     if not 0 <= value <= most:
         raise invalid(path, f"expected 0 to {most}, got {value}")
@@ -175,11 +176,4 @@ def pod_ordinal(pod: str, stateful_set: str, *, path: str = "$.pod") -> int:
 
 
 def _no_pod(path: str, pod: str, stateful_set: str) -> InvalidSpec:
-    return invalid(path, f"expected {_shown(stateful_set)} and an ordinal, as in 'web-0', got {_shown(pod)}")
-
-
-def _shown(text: object) -> str:
-    """Quote what was given, cut where it is long: a message is one line."""
-    if not isinstance(text, str):
-        return type(text).__name__
-    return repr(text if len(text) <= 40 else f"{text[:37]}...")
+    return invalid(path, f"expected {quoted(stateful_set)} and an ordinal, as in 'web-0', got {quoted(pod)}")

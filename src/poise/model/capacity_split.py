@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import Meta
+from msgspec import Meta, field
 
 from poise.model.common import (
     ApiVersion,
     Count,
     Guards,
+    ItemName,
     Metadata,
     Moment,
     Name,
@@ -27,9 +28,10 @@ PercentText = Annotated[
 ]
 MinOnDemand = Annotated[int, Meta(ge=0, le=10_000)]
 SomePercent = Annotated[int, Meta(ge=1, le=100)]
-Hours = Annotated[float, Meta(gt=0, le=8_784)]
+Hours = Annotated[float, Meta(ge=0.001, le=8_784)]
 PodHours = Annotated[float, Meta(ge=0, le=1_000_000)]
-SomePodHours = Annotated[float, Meta(gt=0, le=1_000_000)]
+SomePodHours = Annotated[float, Meta(ge=0.001, le=1_000_000)]
+History = Annotated[float, Meta(ge=0, le=1e15)]
 
 
 class SplitWorkload(Value, frozen=True):
@@ -59,7 +61,7 @@ class Pool(Value, frozen=True):
 class Ramp(Value, frozen=True):
     """How spot adoption grows while spot proves stable; None is the default, and where all is None there is no ramp."""
 
-    initial: SomePercent | None = None
+    initial: Percent | None = None
     step: SomePercent | None = None
     interval_seconds: SomeSeconds | None = None
     half_life_hours: Hours | None = None
@@ -75,58 +77,88 @@ class CapacityGuards(Guards, frozen=True):
     cooldown_seconds: Seconds = 10
 
 
-class CapacitySplitSpec(Value, frozen=True):
+class CapacitySplitSpec(Value, frozen=True, kw_only=True):
     """What people want of a split."""
 
-    workloads: list[SplitWorkload] = []
-    pools: list[Pool] = []
+    workloads: list[SplitWorkload] = field(default_factory=list)
+    pools: list[Pool] = field(default_factory=list)
     ramp: Ramp = Ramp()
     guards: CapacityGuards = CapacityGuards()
 
 
 class StartedAction(Value, frozen=True):
-    """One action that the budgets count; without an end it is still in flight."""
+    """Actions that started together, which the budgets count."""
 
     started_at: Moment
-    ended_at: Moment | None = None
+    count: Count = 1
+    in_flight: bool = False
+
+
+class TotalSeen(Value, frozen=True):
+    """The replicas of a workload, since when they are so many, and whether a jump led here."""
+
+    replicas: Count
+    since: Moment
+    jumped: bool = False
+
+
+class FallbackRecord(Value, frozen=True):
+    """Spot replicas that run on on-demand instead, whom they replaced, and where the probing stands."""
+
+    substitutes: Count = 0
+    replaced: list[ItemName] = field(default_factory=list)
+    failures: Count = 0
+    probe_at: Moment | None = None
+    probing_since: Moment | None = None
 
 
 class RampRecord(Value, frozen=True):
-    """How far a ramp has come."""
+    """How far a ramp has come, and the decayed history that it rests on, as of the last event."""
 
     percent: Percent
     started_at: Moment
-    updated_at: Moment
-    pod_hours: PodHours = 0
-    interruptions: PodHours = 0
+    as_of: Moment
+    event_at: Moment
+    score: Part = 1
+    why: Literal["start", "step up", "hold", "halved", "target lowered"] = "start"
+    spot_pods: Count = 0
+    pod_hours: History = 0
+    interruptions: History = 0
 
 
 class SplitCounts(Value, frozen=True):
-    """One workload as Poise last saw it."""
+    """One workload as Poise last saw it; `pools` counts its replicas where the document has pools."""
 
     spot: Count = 0
     on_demand: Count = 0
     ready_on_demand: Count | None = None
-    pools: dict[Name, Count] = {}
+    pools: dict[Name, Count] = field(default_factory=dict)
     last_action_at: Moment | None = None
-    actions: list[StartedAction] = []
-    replicas_before: Count | None = None
-    replicas_changed_at: Moment | None = None
+    actions: list[StartedAction] = field(default_factory=list)
+    total: TotalSeen | None = None
     ramp: RampRecord | None = None
+    fallback: FallbackRecord | None = None
+
+
+class PoolSeen(Value, frozen=True):
+    """Whether a pool works, and since when it has been so."""
+
+    up: bool
+    since: Moment
 
 
 class CapacitySplitStatus(Value, frozen=True):
-    """What Poise knows of a split; `pools_down` are left out of it until they are stable again."""
+    """What Poise knows of a split."""
 
-    workloads: dict[WorkloadName, SplitCounts] = {}
-    pools_down: list[Name] = []
+    workloads: dict[WorkloadName, SplitCounts] = field(default_factory=dict)
+    pools: dict[Name, PoolSeen] = field(default_factory=dict)
 
 
-class CapacitySplit(Value, frozen=True):
+class CapacitySplit(Value, frozen=True, kw_only=True):
     """Splits replicas over spot and on-demand capacity."""
 
+    api_version: ApiVersion = "poise.dev/v1alpha1"
+    kind: Literal["CapacitySplit"] = "CapacitySplit"
     metadata: Metadata
     spec: CapacitySplitSpec
     status: CapacitySplitStatus = CapacitySplitStatus()
-    api_version: ApiVersion = "poise.dev/v1alpha1"
-    kind: Literal["CapacitySplit"] = "CapacitySplit"

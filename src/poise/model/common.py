@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 
 API_VERSION = "poise.dev/v1alpha1"
+GUARDS_MAX = 100  # Windows, and budgets, of one document.
 ApiVersion = Literal["poise.dev/v1alpha1"]
 
 # A line break, a control character or a sign that turns the writing direction would forge lines of a report.
@@ -32,6 +33,9 @@ ItemName = Annotated[
     str, Meta(min_length=1, max_length=1024, pattern=rf"^{_PRINTABLE}+\Z", description="printable text on one line")
 ]
 Line = Annotated[str, Meta(max_length=1024, pattern=rf"^{_PRINTABLE}*\Z", description="printable text on one line")]
+Sentence = Annotated[
+    str, Meta(max_length=16_384, pattern=rf"^{_PRINTABLE}*\Z", description="printable text on one line")
+]
 Url = Annotated[
     str,
     Meta(
@@ -105,8 +109,8 @@ class Guards(Value, frozen=True):
     """What makes an action wait."""
 
     cooldown_seconds: Seconds = 0
-    windows: list[Window] = []
-    budgets: list[Budget] = []
+    windows: Annotated[list[Window], Meta(max_length=GUARDS_MAX)] = []
+    budgets: Annotated[list[Budget], Meta(max_length=GUARDS_MAX)] = []
 
 
 class MoveGuards(Guards, frozen=True):

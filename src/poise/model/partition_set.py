@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import Meta
+from msgspec import Meta, field
 
 from poise.model.common import (
     ApiVersion,
     Count,
-    Line,
     Metadata,
     Moment,
     MoveGuards,
     Name,
     Seconds,
+    Sentence,
     Serial,
     SomeSeconds,
     Value,
@@ -35,7 +35,7 @@ class PartitionGuards(MoveGuards, frozen=True):
     per_target_max: Count | None = 4
 
 
-class PartitionSetSpec(Value, frozen=True):
+class PartitionSetSpec(Value, frozen=True, kw_only=True):
     """What people want of a set."""
 
     partitions: Annotated[int, Meta(ge=0, le=PARTITIONS_MAX)]
@@ -46,7 +46,7 @@ class PartitionSetSpec(Value, frozen=True):
     margin_seconds: Seconds = 1
     stop_seconds: Seconds = 1
     restart_grace_seconds: Seconds = 0
-    weights: dict[Name, Weight] = {}
+    weights: dict[Name, Weight] = field(default_factory=dict)
     guards: PartitionGuards = PartitionGuards()
 
 
@@ -60,7 +60,7 @@ class Node(Value, frozen=True):
 
 
 class PartitionRow(Value, frozen=True):
-    """One partition as the store has it; a release is asked for with `target` as the node it is reserved for."""
+    """One partition as the store has it; `target` is whom it is reserved for, `offers` what nodes did not confirm."""
 
     id: PartitionId
     state: Literal["Unassigned", "Assigned", "RequestedRelease", "PendingRelease"] = "Unassigned"
@@ -72,22 +72,22 @@ class PartitionRow(Value, frozen=True):
     lease_until: Moment | None = None
     deadline: Moment | None = None
     since: Moment | None = None
-    offers: Count = 0
-    reason: Line = ""
+    offers: dict[Name, Count] = field(default_factory=dict)
+    reason: Sentence = ""
 
 
 class PartitionSetStatus(Value, frozen=True):
     """What Poise knows of a set."""
 
-    nodes: list[Node] = []
-    partitions: list[PartitionRow] = []
+    nodes: list[Node] = field(default_factory=list)
+    partitions: list[PartitionRow] = field(default_factory=list)
 
 
-class PartitionSet(Value, frozen=True):
+class PartitionSet(Value, frozen=True, kw_only=True):
     """Shares partitions out over worker nodes."""
 
+    api_version: ApiVersion = "poise.dev/v1alpha1"
+    kind: Literal["PartitionSet"] = "PartitionSet"
     metadata: Metadata
     spec: PartitionSetSpec
     status: PartitionSetStatus = PartitionSetStatus()
-    api_version: ApiVersion = "poise.dev/v1alpha1"
-    kind: Literal["PartitionSet"] = "PartitionSet"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import Meta
+from msgspec import Meta, field
 
 from poise.model.common import (
     ApiVersion,
@@ -14,6 +14,7 @@ from poise.model.common import (
     Metadata,
     Name,
     Part,
+    Sentence,
     Value,
     Weight,
     WorkloadName,
@@ -47,13 +48,13 @@ class DividedWorkload(Value, frozen=True):
     replicas: Count
 
 
-class ReplicaDivisionSpec(Value, frozen=True):
+class ReplicaDivisionSpec(Value, frozen=True, kw_only=True):
     """What people want of a division."""
 
-    clusters: list[Cluster]
-    workloads: list[DividedWorkload] = []
-    workload_selector: LabelSelector | None = None
     strategy: Strategy = "StaticWeight"
+    clusters: list[Cluster]
+    workloads: list[DividedWorkload] = field(default_factory=list)
+    workload_selector: LabelSelector | None = None
     draw: Literal["exact", "weighted"] = "exact"
     mix: Part = 0
     moves_max: Count = 0
@@ -75,24 +76,24 @@ class RecordedStep(Value, frozen=True):
 
     source: Name
     target: Name
-    reason: Line
+    reason: Sentence
 
 
 class DivisionRecord(Value, frozen=True):
     """The last decision on one workload: the four required fields are enough to keep it, all of them to replay it."""
 
     replicas: Count
-    weights: dict[Name, Weight]
+    weights: dict[Name, Count]
     strategy: Strategy
     result: dict[Name, Count]
     quotas: dict[Name, FractionText] | None = None
     seed: Line | None = None
     draws: list[RecordedDraw] | None = None
     kept: bool | None = None
-    reason: Line | None = None
-    minimum: dict[Name, Count] = {}
-    maximum: dict[Name, Count] = {}
-    capacity: dict[Name, Count] = {}
+    reason: Sentence | None = None
+    minimum: dict[Name, Count] = field(default_factory=dict)
+    maximum: dict[Name, Count] = field(default_factory=dict)
+    capacity: dict[Name, Count] = field(default_factory=dict)
     last: dict[Name, Count] | None = None
     debt: dict[Name, FractionText] | None = None
     draw: Literal["exact", "weighted"] = "exact"
@@ -103,14 +104,14 @@ class DivisionRecord(Value, frozen=True):
 class ReplicaDivisionStatus(Value, frozen=True):
     """What Poise knows of a division."""
 
-    divisions: dict[WorkloadName, DivisionRecord] = {}
+    divisions: dict[WorkloadName, DivisionRecord] = field(default_factory=dict)
 
 
-class ReplicaDivision(Value, frozen=True):
+class ReplicaDivision(Value, frozen=True, kw_only=True):
     """Divides replicas over clusters."""
 
+    api_version: ApiVersion = "poise.dev/v1alpha1"
+    kind: Literal["ReplicaDivision"] = "ReplicaDivision"
     metadata: Metadata
     spec: ReplicaDivisionSpec
     status: ReplicaDivisionStatus = ReplicaDivisionStatus()
-    api_version: ApiVersion = "poise.dev/v1alpha1"
-    kind: Literal["ReplicaDivision"] = "ReplicaDivision"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
+
+from msgspec import Meta, field
 
 from poise.model.common import (
     ApiVersion,
@@ -20,25 +22,29 @@ from poise.model.common import (
     Value,
 )
 
+JsonPath = Annotated[
+    str, Meta(max_length=1024, pattern=r"^\{\.[\x21-\x7e]+\}\Z", description="a JSONPath such as {.spec.tenant}")
+]
 
-class GroupResource(Value, frozen=True):
+
+class GroupResource(Value, frozen=True, kw_only=True):
     """One resource of the Kubernetes API; the group of the core resources is empty."""
 
-    resource: Name
     group: Line = ""
+    resource: Name
 
 
 class RingResource(GroupResource, frozen=True):
     """One resource that a ring shares out, with the resources that its objects control."""
 
-    controlled: list[GroupResource] = []
+    controlled: list[GroupResource] = field(default_factory=list)
 
 
 class KeySource(Value, frozen=True):
     """Where the key of an object is read: exactly one of the two."""
 
     label: ItemName | None = None
-    json_path: ItemName | None = None
+    json_path: JsonPath | None = None
 
 
 class RingGuards(MoveGuards, frozen=True):
@@ -47,12 +53,12 @@ class RingGuards(MoveGuards, frozen=True):
     moves_in_flight_max: Count | None = 100
 
 
-class ShardRingSpec(Value, frozen=True):
+class ShardRingSpec(Value, frozen=True, kw_only=True):
     """What people want of a ring."""
 
     policy: Literal["ring", "balanced"] = "ring"
-    resources: list[RingResource] = []
-    objects: list[ItemName] = []
+    resources: list[RingResource] = field(default_factory=list)
+    objects: list[ItemName] = field(default_factory=list)
     namespace_selector: LabelSelector = LabelSelector()
     key: Literal["object", "namespace"] | KeySource = "object"
     tokens: Tokens = 100
@@ -75,15 +81,15 @@ class Instance(Value, frozen=True):
 class ShardRingStatus(Value, frozen=True):
     """What Poise knows of a ring."""
 
-    instances: list[Instance] = []
-    assignment: dict[ItemName, Name] = {}
+    instances: list[Instance] = field(default_factory=list)
+    assignment: dict[ItemName, Name] = field(default_factory=dict)
 
 
-class ShardRing(Value, frozen=True):
+class ShardRing(Value, frozen=True, kw_only=True):
     """Shares objects out over the instances of one controller."""
 
+    api_version: ApiVersion = "poise.dev/v1alpha1"
+    kind: Literal["ShardRing"] = "ShardRing"
     metadata: Metadata
     spec: ShardRingSpec = ShardRingSpec()
     status: ShardRingStatus = ShardRingStatus()
-    api_version: ApiVersion = "poise.dev/v1alpha1"
-    kind: Literal["ShardRing"] = "ShardRing"

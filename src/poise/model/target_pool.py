@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-import msgspec
+from msgspec import field
 
 from poise.model.common import (
     ApiVersion,
@@ -60,8 +60,8 @@ class Target(Value, frozen=True):
 
     name: ItemName
     address: Line | None = None
-    labels: dict[ItemName, Line] = {}
-    config: dict[str, object] = {}
+    labels: dict[ItemName, Line] = field(default_factory=dict)
+    config: dict[str, object] = field(default_factory=dict)
 
 
 class HttpTargets(Value, frozen=True):
@@ -80,7 +80,7 @@ class ConfigMapTargets(Value, frozen=True):
 class Targets(Value, frozen=True):
     """Where the targets come from: exactly one of the four. `listed` is `list` in documents."""
 
-    listed: list[Target] | None = msgspec.field(default=None, name="list")
+    listed: list[Target] | None = field(default=None, name="list")
     file: Line | None = None
     http: HttpTargets | None = None
     config_map: ConfigMapTargets | None = None
@@ -90,8 +90,8 @@ class Delivery(Value, frozen=True):
     """How a pod learns what it holds; subscriptions and outputs go to the collector as they are."""
 
     kind: Literal["gnmic", "http", "pull"]
-    subscriptions: dict[ItemName, dict[str, object]] = {}
-    outputs: dict[ItemName, dict[str, object]] = {}
+    subscriptions: dict[ItemName, dict[str, object]] = field(default_factory=dict)
+    outputs: dict[ItemName, dict[str, object]] = field(default_factory=dict)
 
 
 class PoolGuards(MoveGuards, frozen=True):
@@ -100,13 +100,13 @@ class PoolGuards(MoveGuards, frozen=True):
     moves_in_flight_max: Count | None = 50
 
 
-class TargetPoolSpec(Value, frozen=True):
+class TargetPoolSpec(Value, frozen=True, kw_only=True):
     """What people want of a pool."""
 
-    pods: Pods
-    targets: Targets
     policy: Literal["sticky", "hashed"] = "sticky"
     capacity: Capacity | None = None
+    pods: Pods
+    targets: Targets
     drop_max_percent: Percent = 30
     gone_after_seconds: SomeSeconds = 30
     delivery: Delivery | None = None
@@ -123,15 +123,15 @@ class PoolMember(Value, frozen=True):
 class TargetPoolStatus(Value, frozen=True):
     """What Poise knows of a pool."""
 
-    members: list[PoolMember] = []
-    assignment: dict[ItemName, Name] = {}
+    members: list[PoolMember] = field(default_factory=list)
+    assignment: dict[ItemName, Name] = field(default_factory=dict)
 
 
-class TargetPool(Value, frozen=True):
+class TargetPool(Value, frozen=True, kw_only=True):
     """Shares targets out over collector pods."""
 
+    api_version: ApiVersion = "poise.dev/v1alpha1"
+    kind: Literal["TargetPool"] = "TargetPool"
     metadata: Metadata
     spec: TargetPoolSpec
     status: TargetPoolStatus = TargetPoolStatus()
-    api_version: ApiVersion = "poise.dev/v1alpha1"
-    kind: Literal["TargetPool"] = "TargetPool"

@@ -1,0 +1,1 @@
+"""What Poise costs, as ratios within one run: `make bench`."""

@@ -1,0 +1,57 @@
+"""Measuring: CPU seconds of the best of a few runs, the peak of memory in a process of its own, and rows to print."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+
+class Row(NamedTuple):
+    """One line of the report: what was measured, the figure, its bound (None: only shown), and how both read."""
+
+    what: str
+    figure: float
+    bound: float | None
+    unit: str
+
+    def __str__(self) -> str:
+        """Show the figure beside its bound."""
+        bound = "" if self.bound is None else f"at most {self.bound:g} {self.unit}"
+        verdict = "" if self.bound is None else "ok" if self.figure <= self.bound else "OVER"
+        return f"{self.what:<78} {self.figure:>9.3g} {self.unit:<8} {bound:<22} {verdict}"
+
+
+def cpu_s(work: Callable[[], object], times: int = 3) -> float:
+    """Take the CPU seconds of the best run: the machine is noisy, and noise only adds."""
+    best = float("inf")
+    for _ in range(times):
+        start = time.process_time()
+        work()
+        best = min(best, time.process_time() - start)
+    return best
+
+
+def peak_mb(setup: str, work: str) -> float:
+    """Run the setup, then the work, in a process of its own; answer how far the work raised the peak of memory."""
+    code = (
+        f"import resource\n{setup}\nbefore = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n{work}\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=os.environ)
+    return int(done.stdout) / 1024
+
+
+def command_cpu_s(*arguments: str, times: int = 5) -> float:
+    """Take the CPU seconds of a command, children included, the best of a few runs."""
+    best = float("inf")
+    for _ in range(times):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(arguments, check=True, capture_output=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        best = min(best, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return best

@@ -1,0 +1,457 @@
+"""The laws of capacity, by exhaustion for small numbers and by chance for large; each is also broken on purpose."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from importlib import import_module
+
+import msgspec
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from poise.decide.capacity_check import check_next_action, check_pools, check_split
+from poise.decide.fallback import (
+    FallbackAct,
+    FallbackPolicy,
+    FallbackState,
+    FallbackStep,
+    Probe,
+    SpotSeen,
+    _judge_probe,
+    fall_back,
+)
+from poise.decide.pools import Pool, split_pools
+from poise.decide.ramp import Interruption, RampEvent, RampPolicy, RampState, SpotPods, _step, ramp
+from poise.decide.shares import Shares
+from poise.decide.split import Action, Split, after, next_action, split, steps
+
+# The package exports functions of the same names, so the modules are asked for by their full names.
+fallback_module = import_module("poise.decide.fallback")
+pools_module = import_module("poise.decide.pools")
+ramp_module = import_module("poise.decide.ramp")
+split_module = import_module("poise.decide.split")
+honest_action = next_action
+
+
+def pair(counts: Split) -> tuple[int, int]:
+    return counts.spot, counts.on_demand
+
+
+# The split
+
+
+def split_is_exact() -> None:
+    for total in range(201):
+        for percentage in range(101):
+            assert split(total, percentage, 0).spot == (total * percentage + 99) // 100, (total, percentage)
+
+
+def split_keeps_its_laws() -> None:
+    for total in range(31):
+        for percentage in (*range(-1, 102, 3), 50, 100):
+            for minimum in range(total + 3):
+                result = split(total, percentage, minimum)
+                assert check_split(pair(result), total, percentage, minimum) == []
+
+
+def test_the_split_equals_exact_integers() -> None:
+    split_is_exact()
+
+
+def test_the_split_keeps_its_laws() -> None:
+    split_keeps_its_laws()
+
+
+def test_a_split_in_floats_breaks_the_law(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(split_module, "_by_percentage", lambda total, percentage: math.ceil(total * (percentage / 100)))
+    with pytest.raises(AssertionError):
+        split_is_exact()
+
+
+def test_a_split_that_rounds_down_breaks_the_law(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(split_module, "_by_percentage", lambda total, percentage: total * percentage // 100)
+    with pytest.raises(AssertionError, match="too few"):
+        split_keeps_its_laws()
+
+
+@pytest.mark.parametrize(
+    ("result", "broken"),
+    [
+        ((7, 2), "are not 10 replicas"),
+        ((11, -1), "below zero"),
+        ((8, 2), "fewer than the minimum"),
+        ((6, 4), "too few"),
+        ((7, 3), "more than 60 percent"),
+    ],
+)
+def test_the_checker_names_every_broken_law(result: tuple[int, int], broken: str) -> None:
+    percentage = 60 if "60" in broken else 70
+    assert any(broken in line for line in check_split(result, 10, percentage, 3))
+
+
+# The next action
+
+
+def goals(total: int) -> set[tuple[int, Split]]:
+    """All (minimum, desired split) that the formula gives for a total."""
+    return {(m, split(total, percentage, m)) for m in range(total + 2) for percentage in range(0, 101, 7)}
+
+
+def walks_reach_their_goal() -> None:
+    for total in range(6):
+        for minimum, desired in goals(total):
+            for start in (Split(spot, on_demand) for spot in range(8) for on_demand in range(8)):
+                walk_one(total, minimum, start, desired)
+
+
+def walk_one(total: int, minimum: int, current: Split, desired: Split) -> None:
+    for _ in range(steps(current, desired)):
+        action = next_action(total, current, desired)
+        assert action is not Action.NONE, "a step is left"
+        assert check_next_action(action, total, minimum, current=pair(current), desired=pair(desired)) == []
+        current = after(action, current)
+    assert current == desired
+    assert next_action(total, current, desired) is Action.NONE
+
+
+def test_repeating_the_action_reaches_desired_in_exactly_so_many_steps_and_safely() -> None:
+    walks_reach_their_goal()
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_walks_of_large_workloads(data: st.DataObject) -> None:
+    total = data.draw(st.integers(0, 400))
+    minimum, percentage = data.draw(st.integers(0, 450)), data.draw(st.integers(-10, 110))
+    start = Split(data.draw(st.integers(0, 400)), data.draw(st.integers(0, 400)))
+    walk_one(total, minimum, start, split(total, percentage, minimum))
+
+
+def migrate_first(total: int, current: Split, desired: Split) -> Action:
+    """Migrate whatever the total is: the order of safety turned round."""
+    if current.on_demand > desired.on_demand and current.spot < desired.spot:
+        return Action.MIGRATE_TO_SPOT
+    return honest_action(total, current, desired)
+
+
+def spot_first(total: int, current: Split, desired: Split) -> Action:
+    """Scale up spot before on-demand."""
+    if current.total < total and current.spot < desired.spot:
+        return Action.SCALE_UP_SPOT
+    return honest_action(total, current, desired)
+
+
+def on_demand_down_first(total: int, current: Split, desired: Split) -> Action:
+    """Scale down on-demand before spot, and one too far."""
+    if current.total > total and current.on_demand > 0:
+        return Action.SCALE_DOWN_ON_DEMAND
+    return honest_action(total, current, desired)
+
+
+@pytest.mark.parametrize("wrong", [migrate_first, spot_first, on_demand_down_first, lambda *_: Action.NONE])
+def test_an_action_out_of_order_breaks_the_law(
+    monkeypatch: pytest.MonkeyPatch, wrong: Callable[[int, Split, Split], Action]
+) -> None:
+    monkeypatch.setitem(globals(), "next_action", wrong)
+    with pytest.raises(AssertionError):
+        walks_reach_their_goal()
+
+
+def test_steps_that_always_add_up_break_the_law(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "steps", lambda a, b: abs(a.spot - b.spot) + abs(a.on_demand - b.on_demand))
+    with pytest.raises(AssertionError):
+        walks_reach_their_goal()
+
+
+def test_the_checker_names_unsafe_actions() -> None:
+    def broken(action: str, current: tuple[int, int], desired: tuple[int, int]) -> str:
+        return " ".join(check_next_action(action, 4, 2, current=current, desired=desired))
+
+    assert "below zero" in broken("scale-down-spot", (0, 5), (2, 2))
+    assert "below the minimum of 2" in broken("migrate-to-spot", (2, 2), (2, 2))
+    assert "spot grows before on-demand" in broken("scale-up-spot", (1, 1), (2, 2))
+    assert "on-demand shrinks before spot" in broken("scale-down-on-demand", (3, 3), (2, 2))
+    assert "while the total is 6" in broken("migrate-to-spot", (1, 5), (2, 2))
+    assert "leaves 1 of 1 steps" in broken("none", (1, 3), (2, 2))
+    assert "is no action" in broken("explode", (1, 3), (2, 2))
+
+
+# Pools
+
+
+def two_pools_equal_the_formula(totals: range) -> None:
+    for total in totals:
+        for percentage in range(101):
+            for minimum in range(total + 3):
+                pools = [Pool("on", 100 - percentage, minimum), Pool("spot", percentage)]
+                result = split_pools(total, pools, order=("spot", "on"))
+                assert (result.replicas["spot"], result.replicas["on"]) == pair(split(total, percentage, minimum))
+                assert result.unplaced == 0
+
+
+def test_two_small_pools_equal_the_formula() -> None:
+    two_pools_equal_the_formula(range(11))
+
+
+@pytest.mark.slow
+def test_two_pools_equal_the_formula() -> None:
+    two_pools_equal_the_formula(range(11, 41))
+
+
+def test_a_leftover_to_the_wrong_pool_breaks_the_law(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pools_module, "_ranks", lambda names, _order: dict.fromkeys(names, 0))
+    with pytest.raises(AssertionError):
+        two_pools_equal_the_formula(range(11))
+
+
+names = st.sampled_from("abcdefg")
+
+
+@st.composite
+def pool_lists(draw: st.DrawFn) -> list[Pool]:
+    pools = []
+    for name in draw(st.lists(names, unique=True, max_size=6)):
+        least = draw(st.integers(0, 4))
+        most = draw(st.none() | st.integers(least, 12))
+        pools.append(Pool(name, draw(st.integers(0, 6)), least, most))
+    return pools
+
+
+def pools_keep_their_laws(total: int, pools: list[Pool], data: st.DataObject) -> None:
+    some = st.lists(st.sampled_from([pool.name for pool in pools]), unique=True) if pools else st.just([])
+    order, down = data.draw(st.none() | some), data.draw(some)
+    previous = data.draw(st.dictionaries(names, st.integers(0, 9)))
+    result = split_pools(total, pools, order=order, previous=previous, down=down)
+    plain = [(pool.name, pool.weight, pool.min, pool.max) for pool in pools]
+    broken = check_pools(result.replicas, result.unplaced, total, plain, order=order, previous=previous, down=down)
+    assert broken == []
+    again = split_pools(total, pools, order=order, previous=result.replicas, down=down)
+    assert again.replicas == split_pools(total, pools, order=order, previous=again.replicas, down=down).replicas
+    if total >= sum(pool.min for pool in pools if pool.name not in down):
+        turned = split_pools(total, pools[::-1], order=order, previous=previous, down=down)
+        assert (turned.replicas, turned.unplaced) == (result.replicas, result.unplaced)
+        assert again == result
+
+
+@given(st.integers(0, 60), pool_lists(), st.data())
+@settings(max_examples=200, deadline=None)
+def test_pools_keep_their_laws(total: int, pools: list[Pool], data: st.DataObject) -> None:
+    pools_keep_their_laws(total, pools, data)
+
+
+def unbounded_shares(total: int, weights: list[int], *_bounds: object) -> Shares:
+    """Share without bounds: the water-filling left out."""
+    return Shares([total * weight for weight in weights], max(1, sum(weights)))
+
+
+def no_leftovers(*_: object) -> list[str]:
+    return []
+
+
+def last_name_first(
+    total: int, ups: list[Pool], shares: Shares, _ranks: dict[str, int], _held: dict[str, int]
+) -> list[str]:
+    """Give leftovers by name, backwards: the tie-breaks dropped."""
+    cut = [pool.name for pool, rest in zip(ups, shares.remainders(), strict=True) if rest]
+    return sorted(cut, reverse=True)[: max(0, total - sum(shares.floors()))]
+
+
+@pytest.mark.parametrize(
+    ("piece", "wrong"),
+    [("fair_shares", unbounded_shares), ("_leftovers", no_leftovers), ("_leftovers", last_name_first)],
+)
+def test_a_broken_piece_of_the_pools_is_found(
+    monkeypatch: pytest.MonkeyPatch, piece: str, wrong: Callable[..., object]
+) -> None:
+    monkeypatch.setattr(pools_module, piece, wrong)
+    plain = [("a", 1, 0, None), ("b", 2, 3, 4), ("c", 2, 0, None)]
+    pools = [Pool(*each) for each in plain]
+    results = {total: split_pools(total, pools) for total in range(30)}
+    assert any(check_pools(result.replicas, result.unplaced, total, plain) for total, result in results.items())
+
+
+def test_minimums_out_of_order_are_found() -> None:
+    plain = [("a", 1, 2, None), ("b", 1, 2, None)]
+    assert check_pools({"a": 2, "b": 1}, 0, 3, plain) == []
+    assert check_pools({"a": 1, "b": 2}, 0, 3, plain) != []
+    assert check_pools({"a": 3, "b": 1}, 0, 4, plain) != []
+    assert check_pools({"a": 2}, 2, 4, plain) != []
+    assert check_pools({"a": 4, "b": 0}, 0, 4, plain, down=["a"]) != []
+
+
+def test_leftovers_out_of_order_are_found() -> None:
+    plain = [("a", 1, 0, None), ("b", 2, 0, None), ("c", 2, 0, None)]
+    assert check_pools({"a": 1, "b": 3, "c": 2}, 0, 6, plain) == []
+    assert check_pools({"a": 2, "b": 2, "c": 2}, 0, 6, plain) == ["a was rounded up before b"]
+    assert check_pools({"a": 2, "b": 2, "c": 2}, 0, 6, plain, order=["a"]) == []
+    assert check_pools({"a": 1, "b": 2, "c": 3}, 0, 6, plain) == ["c was rounded up before b"]
+    assert check_pools({"a": 1, "b": 2, "c": 3}, 0, 6, plain, previous={"c": 1}) == []
+
+
+def test_counts_off_their_share_are_found() -> None:
+    plain = [("on", 2, 2, None), ("spot-a", 5, 0, 3), ("spot-b", 3, 0, None)]
+    assert check_pools({"on": 3, "spot-a": 3, "spot-b": 4}, 0, 10, plain) == []
+    assert "outside of its bounds 0 to 3" in check_pools({"on": 3, "spot-a": 4, "spot-b": 3}, 0, 10, plain)[0]
+    assert "neither floor nor ceiling" in check_pools({"on": 4, "spot-a": 3, "spot-b": 3}, 0, 10, plain)[0]
+    assert "have a place" in " ".join(check_pools({"on": 3, "spot-a": 3, "spot-b": 3}, 1, 10, plain))
+
+
+# The ramp
+
+POLICY = RampPolicy(spot_percentage=80)
+seconds = st.integers(0, 6 * 3600).map(float) | st.floats(0, 6 * 3600)
+ramp_events = st.builds(Interruption, seconds) | st.builds(SpotPods, seconds, st.integers(0, 40))
+
+
+def tick(events: list[RampEvent], ticks_s: list[float]) -> RampState:
+    state: RampState | None = None
+    for now_s in ticks_s:
+        told = [e for e in events if e.at_s <= now_s and (state is None or e.at_s > state.as_of_s)]
+        state = ramp(state, told, now_s, POLICY)
+    assert state is not None
+    return state
+
+
+def ticks_do_not_matter(events: list[RampEvent], ticks_s: list[float], end_s: float) -> None:
+    told: list[RampEvent] = [SpotPods(0, 5), *(event for event in events if event.at_s <= end_s)]
+    often = tick(told, [0.0, *sorted(at_s for at_s in set(ticks_s) if 0 < at_s < end_s), end_s])
+    assert often == tick(told, [0.0, end_s]) == tick(told, [end_s])
+    assert 1 <= often.percent <= 80
+    assert 0 < often.score <= 1
+
+
+@given(st.lists(ramp_events, max_size=12), st.lists(seconds, max_size=12), seconds.filter(bool))
+@settings(max_examples=150, deadline=None)
+@example([Interruption(0.0)], [300.0, 600.0, 900.0], 3600.0)
+def test_the_ramp_does_not_depend_on_the_spacing_of_ticks(
+    events: list[RampEvent], ticks_s: list[float], end_s: float
+) -> None:
+    ticks_do_not_matter(events, ticks_s, end_s)
+
+
+def test_steps_that_start_anew_at_every_tick_break_the_law(monkeypatch: pytest.MonkeyPatch) -> None:
+    def since_last(state: RampState, at_s: float, policy: RampPolicy) -> int:
+        return int((at_s - state.as_of_s) // policy.interval_s)
+
+    monkeypatch.setattr(ramp_module, "_steps_until", since_last)
+    with pytest.raises(AssertionError):
+        ticks_do_not_matter([], [300.0, 899.0, 1500.0], 1800.0)
+
+
+def test_a_history_that_moves_with_the_ticks_breaks_the_law(monkeypatch: pytest.MonkeyPatch) -> None:
+    def euler(state: RampState, due: range, target: int, policy: RampPolicy) -> RampState:
+        moved = _step(state, due, target, policy)
+        return msgspec.structs.replace(moved, interruptions=moved.interruptions * 0.99)
+
+    monkeypatch.setattr(ramp_module, "_step", euler)
+    with pytest.raises(AssertionError):
+        ticks_do_not_matter([Interruption(60.0)], [300.0, 899.0, 1500.0], 1800.0)
+
+
+@given(st.lists(ramp_events, max_size=8))
+@settings(max_examples=30, deadline=None)
+def test_the_score_is_the_integral_of_the_decayed_history(events: list[RampEvent]) -> None:
+    end_s, width_s = 7 * 3600.0, 20.0
+    state = tick([SpotPods(0, 5), *events], [end_s])
+    counts = sorted([(0.0, 5), *((e.at_s, e.pods) for e in events if isinstance(e, SpotPods))])
+    pod_hours = 0.0
+    for at_s in (width_s * (place + 0.5) for place in range(int(end_s / width_s))):
+        pods = next(n for since_s, n in reversed(counts) if since_s <= at_s)
+        pod_hours += pods * width_s / 3600 * 0.5 ** ((end_s - at_s) / 3600 / 6)
+    lost = sum(0.5 ** ((end_s - e.at_s) / 3600 / 6) for e in events if isinstance(e, Interruption))
+    wanted = (pod_hours + 24) / (pod_hours + 24 + 4 * lost)
+    assert state.score == pytest.approx(wanted, abs=0.005)
+
+
+@given(st.lists(ramp_events, max_size=12), st.data())
+@settings(max_examples=80, deadline=None)
+def test_the_order_in_which_events_are_told_does_not_matter(events: list[RampEvent], data: st.DataObject) -> None:
+    told = [SpotPods(0, 5), *events]
+    assert ramp(None, told, 30000, POLICY) == ramp(None, data.draw(st.permutations(told)), 30000, POLICY)
+
+
+# Fallback and return
+
+RETRY = FallbackPolicy(fallback_after_s=3, probe_after_s=2, probe_after_max_s=16)
+
+
+class World:
+    """Pods on both sides, with spot nodes that come and go; nothing is interrupted, so only a step can lower Ready."""
+
+    def __init__(self, spot: int, on_demand: int) -> None:
+        self.state = FallbackState()
+        self.wanted = spot
+        self.waiting = {f"spot-{number}": 0.0 for number in range(spot)}
+        self.spot = 0
+        self.on_demand = on_demand
+        self.starting_on_demand = 0
+        self.probe = Probe.ABSENT
+
+    def ready(self) -> int:
+        """Count the replicas that serve; the probe does so only when it has become one of them."""
+        return self.spot + self.on_demand
+
+    def turn(self, now_s: float, nodes: int) -> None:
+        """Let the world go on for a second: nodes appear, and what has a node becomes Ready."""
+        for name in sorted(self.waiting)[:nodes]:
+            del self.waiting[name]
+            self.spot += 1
+        self.on_demand += self.starting_on_demand
+        self.starting_on_demand = 0
+        if self.probe is Probe.STARTING:
+            self.probe = Probe.READY
+        elif self.probe is Probe.UNSCHEDULABLE and nodes:
+            self.probe = Probe.STARTING
+        seen = SpotSeen(wanted=self.wanted, unschedulable=dict(self.waiting), probe=self.probe)
+        decision = fall_back(self.state, seen, now_s, RETRY)
+        for act in decision.acts:
+            self.do(act.step, act.pod)
+        self.state = decision.state
+
+    def do(self, step: FallbackStep, pod: str | None) -> None:
+        """Carry a step out, as its words say."""
+        if step is FallbackStep.REPLACE:
+            assert pod is not None
+            del self.waiting[pod]
+            self.starting_on_demand += 1
+        elif step is FallbackStep.PROBE:
+            assert self.probe is Probe.ABSENT, "one probe at a time"
+            self.probe = Probe.UNSCHEDULABLE
+        elif step is FallbackStep.WITHDRAW:
+            self.probe = Probe.ABSENT
+        else:
+            self.spot += self.probe is Probe.READY
+            self.on_demand -= 1
+            self.probe = Probe.ABSENT
+
+
+def ready_never_falls(nodes: list[int]) -> None:
+    world = World(spot=3, on_demand=2)
+    before = world.ready()
+    for now_s, found in enumerate([*nodes, *[1] * 40]):
+        world.turn(float(now_s), found)
+        assert world.ready() >= before, f"Ready fell from {before} to {world.ready()} at {now_s} s"
+        assert len(world.waiting) + world.spot + world.on_demand + world.starting_on_demand == 5
+        before = world.ready()
+    assert (world.spot, world.on_demand, world.state) == (3, 2, FallbackState())
+
+
+@given(st.lists(st.integers(0, 1), max_size=60))
+@settings(max_examples=150, deadline=None)
+def test_ready_never_falls_and_all_return_to_spot(nodes: list[int]) -> None:
+    ready_never_falls(nodes)
+
+
+def test_a_return_before_the_probe_is_ready_breaks_the_law(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hasty(
+        state: FallbackState, seen: SpotSeen, now_s: float, policy: FallbackPolicy, acts: list[FallbackAct]
+    ) -> FallbackState:
+        if seen.probe is Probe.STARTING:
+            seen = msgspec.structs.replace(seen, probe=Probe.READY)
+        return _judge_probe(state, seen, now_s, policy, acts)
+
+    monkeypatch.setattr(fallback_module, "_judge_probe", hasty)
+    with pytest.raises(AssertionError, match="Ready fell"):
+        ready_never_falls([0] * 10)
