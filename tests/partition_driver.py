@@ -92,18 +92,31 @@ def freed(row: Partition, target: str | None) -> Partition:
     return Partition(row.id, UNASSIGNED, None, target, row.epoch, offers=row.offers)
 
 
-def answer(partitions: Iterable[Partition], known: Iterable[Node]) -> list[Partition]:
-    """Let every live owner say "released" of what it was asked for."""
-    alive = {node.name for node in known if node.state != NodeState.GONE}
-    asked = (REQUESTED, PENDING)
-    return [freed(row, row.target) if row.state in asked and row.owner in alive else row for row in partitions]
+def answer(partitions: Iterable[Partition], known: Iterable[Node], *, fused: bool = False) -> list[Partition]:
+    """Let every live owner say "released" of what it was asked for; fused, an active target has it at once."""
+    states = {node.name: node.state for node in known}
+
+    def answered(row: Partition) -> Partition:
+        if row.state not in (REQUESTED, PENDING) or states.get(row.owner or "", NodeState.GONE) == NodeState.GONE:
+            return row
+        if fused and states.get(row.target or "") == NodeState.ACTIVE:
+            return Partition(row.id, ASSIGNED, row.target, epoch=row.epoch + 1, confirmed=True)
+        return freed(row, row.target)
+
+    return list(map(answered, partitions))
 
 
 class Settled:
     """Where a world came to rest, and what it took: releases that were new, and the plans made on the way."""
 
     def __init__(
-        self, partitions: Sequence[Partition], known: Sequence[Node], policy: PartitionPolicy, now_s: float = 0.0
+        self,
+        partitions: Sequence[Partition],
+        known: Sequence[Node],
+        policy: PartitionPolicy,
+        now_s: float = 0.0,
+        *,
+        fused: bool = False,
     ) -> None:
         """Plan, write, answer and wait, until a plan has no steps and nothing is under way or awaited."""
         self.rows = list(partitions)
@@ -116,7 +129,7 @@ class Settled:
             self.releases.update(
                 step.source for step in plan.steps if step.kind == "release" and states[step.partition] == ASSIGNED
             )
-            before, self.rows = self.rows, answer(write(self.rows, plan.steps, policy, now_s), known)
+            before, self.rows = self.rows, answer(write(self.rows, plan.steps, policy, now_s), known, fused=fused)
             now_s += 1.0
             if not plan.steps and self.rows == before and not _awaits(self.rows, now_s, policy):
                 return

@@ -333,6 +333,11 @@ def test_a_fault_does_not_lead_to_others(text: str) -> None:
     assert len(faults(text)) == 1
 
 
+def test_without_a_note_of_what_is_unsound_a_fault_would_lead_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("poise.documents.faults.Faults._is_spoilt", lambda _self, _path: False)
+    assert sum(len(faults(text)) > 1 for text in QUIET.values()) >= 5
+
+
 def test_faults_without_number_are_cut_off_and_counted() -> None:
     lines = faults(
         "---\n".join(f"kind: ShardRing\nmetadata: {{name: a{n}}}\nspec: {{x: 1, y: 2}}\n" for n in range(40))

@@ -286,6 +286,16 @@ def test_a_dump_leaves_out_what_is_at_its_default() -> None:
     assert "guards" not in str(dump(contract()[0]))
 
 
+def test_documents_share_nothing_that_can_change() -> None:
+    first, second = load("kind: ShardRing\nmetadata: {name: a}\n---\nkind: ShardRing\nmetadata: {name: b}", "x")
+    assert isinstance(first, ShardRing)
+    assert isinstance(second, ShardRing)
+    first.status.assignment["a"] = "b"
+    first.spec.guards.windows.append(Window("0 2 * * *", "4h"))
+    assert second.status.assignment == {}
+    assert second.spec.guards.windows == []
+
+
 def test_a_dump_shows_the_state_of_every_member() -> None:
     ring = one("kind: ShardRing\nmetadata: {name: a}\nstatus: {instances: [{name: i, tokens: 7}]}")
     assert dump(ring)["status"] == {"instances": [{"name": "i", "state": "ready", "tokens": 7}]}

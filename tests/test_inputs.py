@@ -245,6 +245,7 @@ def test_whole_has_a_least() -> None:
 def test_a_long_value_is_cut_short_in_the_message() -> None:
     assert len(told(whole, "$.x", "9" * 10_000)) < 100
     assert len(told(whole, "$.x", -(10**4_000))) < 100
+    assert len(told(place, "x" * 10_000, ["m"])) < 100
 
 
 def test_an_error_carries_all_its_faults() -> None:

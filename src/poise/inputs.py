@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from operator import eq
 
 from poise.errors import InvalidSpec, invalid
@@ -40,13 +40,37 @@ def sorted_names(path: str, names: Iterable[str]) -> list[str]:
 
 def _listed(path: str, names: Iterable[str]) -> list[str]:
     if isinstance(names, str | bytes) or not isinstance(names, Iterable):
-        raise invalid(path, f"expected a list of names, got {names!r}")
+        raise invalid(path, f"expected a list of names, got {names!r:.40}")
     return list(names)
 
 
 def _all_text(listed: list[str]) -> bool:
     """Tell whether every name is text, not empty, and such that UTF-8 can hold it."""
-    return not set(map(type, listed)) - {str} and "" not in listed and is_utf8("".join(listed))
+    try:
+        plain = all(map(str.isascii, listed))
+        return (plain or is_utf8("".join(listed))) and "" not in listed
+    except TypeError:
+        return False
+
+
+def mapping(path: str, value: object) -> None:
+    """Refuse what is no mapping."""
+    if not isinstance(value, Mapping):
+        raise invalid(path, f"expected a mapping, got {type(value).__name__}")
+
+
+def text(path: str, value: object) -> str:
+    """Return a text that UTF-8 can hold, which may be empty."""
+    if not isinstance(value, str):
+        raise invalid(path, f"expected text, got {type(value).__name__}")
+    if not is_utf8(value):
+        raise invalid(path, "expected text that UTF-8 can hold")
+    return value
+
+
+def is_name(value: object) -> bool:
+    """Tell whether a value is text that may name something."""
+    return isinstance(value, str) and value != "" and is_utf8(value)
 
 
 def is_utf8(text: str) -> bool:

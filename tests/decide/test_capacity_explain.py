@@ -33,6 +33,12 @@ def test_the_minimum_cannot_be_met() -> None:
     assert last == "2 steps to 0 spot, 2 on-demand."
 
 
+def test_a_drift_of_one_side_is_told() -> None:
+    lines = explain_split(10, 90, 4, Split(spot=3, on_demand=4))
+    assert lines[1] == "Now 3 spot, 4 on-demand: spot has 3 too few, on-demand is right."
+    assert lines[3] == "3 steps to 6 spot, 4 on-demand."
+
+
 def test_without_counts_only_the_term_is_told() -> None:
     assert explain_split(0, 50, 0) == ["0 spot, 0 on-demand: no replicas."]
 
@@ -92,4 +98,9 @@ def test_pools_that_are_down_full_or_without_weight() -> None:
     ]
     thirds = [Pool("a", 1), Pool("b", 1), Pool("c", 1)]
     assert explain_pools(4, thirds, previous={"b": 1})[1] == "b: 2: its share is 4/3, rounded up as it held more."
+    uneven = [Pool("a", 1), Pool("b", 3)]
+    assert (
+        explain_pools(6, uneven, previous={"a": 2, "b": 4})[0] == "a: 2: its share is 3/2, rounded up as it held more."
+    )
+    assert explain_pools(2, [Pool("a", 1, 2), Pool("b", 1)])[0] == "a: 2: its minimum is 2."
     assert explain_pools(4, thirds)[0] == "a: 2: its share is 4/3, rounded up by name."

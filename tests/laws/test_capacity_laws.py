@@ -65,13 +65,13 @@ def test_the_split_keeps_its_laws() -> None:
 
 
 def test_a_split_in_floats_breaks_the_law(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(split_module, "_by_percentage", lambda total, percentage: math.ceil(total * (percentage / 100)))
+    monkeypatch.setattr(split_module, "by_percentage", lambda total, percentage: math.ceil(total * (percentage / 100)))
     with pytest.raises(AssertionError):
         split_is_exact()
 
 
 def test_a_split_that_rounds_down_breaks_the_law(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(split_module, "_by_percentage", lambda total, percentage: total * percentage // 100)
+    monkeypatch.setattr(split_module, "by_percentage", lambda total, percentage: total * percentage // 100)
     with pytest.raises(AssertionError, match="too few"):
         split_keeps_its_laws()
 

@@ -1,4 +1,4 @@
-"""Laws of placing items, each a function that asserts: Hypothesis looks for a break, a mutation shows that it is seen."""
+"""Laws of placing items, each a function that asserts. Hypothesis looks for a break; a mutation shows it is seen."""
 
 from __future__ import annotations
 

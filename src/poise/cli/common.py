@@ -165,9 +165,9 @@ def emit(data: object, output: Output) -> None:
     if output == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(data), indent=2))
         return
-    import yaml
+    from poise.documents import write_yaml
 
-    click.echo(yaml.dump(msgspec.to_builtins(data), sort_keys=False, allow_unicode=True, width=120), nl=False)
+    click.echo(write_yaml(msgspec.to_builtins(data)), nl=False)
 
 
 def paint(text: str, colour: str) -> str:

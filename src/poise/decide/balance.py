@@ -20,7 +20,7 @@ from poise.decide.rendezvous import NOBODY, Positions, fill, limits
 from poise.decide.scores import hashes, score, scores_on
 from poise.decide.shares import Shares, fair_shares
 from poise.errors import invalid
-from poise.inputs import sorted_names, unique_names, whole
+from poise.inputs import mapping, sorted_names, text, unique_names, whole
 
 _NEW, _GONE = -1, -2
 Holders = npt.NDArray[np.int32]
@@ -109,6 +109,9 @@ def quotas(
     Ceilings go first to members that hold more than their floor now (each saves a move), then to those that are owed
     most, then by score(seed, member).
     """
+    mapping("$.weights", {} if weights is None else weights)
+    mapping("$.debt", {} if debt is None else debt)
+    text("$.seed", seed)
     given = {name: whole(f"$.weights[{name!r}]", value) for name, value in (weights or {}).items()}
     owed = {name: _owed(f"$.debt[{name!r}]", value) for name, value in (debt or {}).items()}
     heavy = [given.get(member, 1) for member in live]
@@ -136,8 +139,9 @@ def fewest_releases(loads: Sequence[int], shares: Shares) -> int:
 
 
 def _owed(path: str, value: int | Fraction | float) -> Fraction:
-    if isinstance(value, bool) or not isinstance(value, int | Fraction | float) or not isfinite(value):
-        raise invalid(path, f"expected a number, got {value!r}")
+    plain = isinstance(value, int | Fraction) and not isinstance(value, bool)
+    if not plain and not (isinstance(value, float) and isfinite(value)):
+        raise invalid(path, f"expected a number, got {value!r:.40}")
     return Fraction(value)
 
 

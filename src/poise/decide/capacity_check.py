@@ -6,6 +6,7 @@ It shares no code with the planners, and takes plain numbers: a pair is (spot, o
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from fractions import Fraction
 
@@ -105,7 +106,8 @@ def check_pools(
     shares = _shares(total, ups)
     broken += _check_counts(replicas, shares, ups)
     if not broken:
-        broken += _check_leftovers(replicas, shares, list(order or ()), previous or {})
+        ranks = {name: rank for rank, name in enumerate(order or ())}
+        broken += _check_leftovers(replicas, shares, ranks, previous or {})
     return broken
 
 
@@ -125,18 +127,20 @@ def _clamped(level: Fraction, pool: PlainPool) -> Fraction:
     return filled if most is None or weight == 0 else min(filled, Fraction(most))
 
 
+def _filled(level: Fraction, ups: Sequence[PlainPool]) -> Fraction:
+    return sum((_clamped(level, pool) for pool in ups), Fraction(0))
+
+
 def _shares(total: int, ups: Sequence[PlainPool]) -> dict[str, Fraction]:
     """Find the level by trying the corners: between two neighbouring ones the filled sum is a straight line."""
     bounds = [(weight, bound) for _, weight, least, most in ups for bound in (least, most) if weight]
     corners = sorted({Fraction(0), *(Fraction(bound, weight) for weight, bound in bounds if bound is not None)})
-    sums = [sum((_clamped(corner, pool) for pool in ups), Fraction(0)) for corner in corners]
-    below = max(place for place, filled in enumerate(sums) if filled <= total)
-    level = corners[below]
-    if sums[below] < total:
-        beyond = corners[below + 1] if below + 1 < len(corners) else level + 1
-        slope = sum((_clamped(beyond, pool) for pool in ups), Fraction(0)) - sums[below]
-        if slope:
-            level += (total - sums[below]) * (beyond - level) / slope
+    below = bisect_right(corners, Fraction(total), key=lambda corner: _filled(corner, ups)) - 1
+    level, filled = corners[below], _filled(corners[below], ups)
+    beyond = corners[below + 1] if below + 1 < len(corners) else level + 1
+    rise = _filled(beyond, ups) - filled
+    if rise:
+        level += (total - filled) * (beyond - level) / rise
     return {pool[0]: _clamped(level, pool) for pool in ups}
 
 
@@ -154,14 +158,13 @@ def _check_counts(replicas: Mapping[str, int], shares: Mapping[str, Fraction], u
 
 
 def _check_leftovers(
-    replicas: Mapping[str, int], shares: Mapping[str, Fraction], order: list[str], previous: Mapping[str, int]
+    replicas: Mapping[str, int], shares: Mapping[str, Fraction], ranks: Mapping[str, int], previous: Mapping[str, int]
 ) -> list[str]:
     """Compare the last pool that was rounded up with the first that was rounded down."""
 
     def claim(name: str) -> tuple[int, Fraction, bool, int, str]:
-        rank = order.index(name) if name in order else len(order)
         before = previous.get(name, 0)
-        return rank, -(shares[name] % 1), before < shares[name], -before, name
+        return ranks.get(name, len(ranks)), -(shares[name] % 1), before < shares[name], -before, name
 
     cut = [name for name, share in shares.items() if share % 1]
     ups = [name for name in cut if replicas[name] > shares[name]]

@@ -6,7 +6,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 
 from poise.decide.pools import Pool, pool_shares, read_pools, split_pools
-from poise.decide.split import Action, Split, Term, binding_term, clamp_percentage, drift, next_action, split, steps
+from poise.decide.split import (
+    Action,
+    Split,
+    Term,
+    binding_term,
+    by_percentage,
+    clamp_percentage,
+    drift,
+    next_action,
+    split,
+    steps,
+)
 
 _REASONS = {
     Action.NONE: "nothing to do",
@@ -114,12 +125,12 @@ def _rule(
 def _term_sentence(total: int, spot_percentage: int, min_on_demand: int) -> str:
     percentage = clamp_percentage("$.spot_percentage", spot_percentage)
     goal = split(total, percentage, min_on_demand)
-    by_percentage = f"ceil({total}·{percentage}/100) = {-(-total * percentage // 100)}"
-    by_minimum = f"{total} - {min_on_demand} = {total - min_on_demand}"
+    asked = f"ceil({total}·{percentage}/100) = {by_percentage(total, percentage)}"
+    left = f"{total} - {min_on_demand} = {total - min_on_demand}"
     term = binding_term(total, percentage, min_on_demand)
     sentences = {
-        Term.PERCENTAGE: f"the percentage decided: {by_percentage}, and the minimum leaves {by_minimum}",
-        Term.MINIMUM: f"the minimum decided: it leaves {by_minimum}, and the percentage asks for {by_percentage}",
+        Term.PERCENTAGE: f"the percentage decided: {asked}, and the minimum leaves {left}",
+        Term.MINIMUM: f"the minimum decided: it leaves {left}, and the percentage asks for {asked}",
         Term.MINIMUM_UNMET: f"minimum cannot be met: {total} replicas for a minimum of {min_on_demand} on on-demand",
         Term.NO_REPLICAS: "no replicas",
     }

@@ -76,22 +76,22 @@ def explain(
 def _by_score(plan: Plan, item: str, share: Mapping[str, Fraction], source: str | None, policy: str) -> Explanation:
     """Explain an item that goes by scores: what it prefers, and why it is not there."""
     target = plan.assignment[item]
-    ranked = sorted(share, key=lambda member: (-score(item, member), member))
+    scores = {member: score(item, member) for member in share}
+    ranked = sorted(share, key=lambda member: (-scores[member], member))
+    best = ranked.index(target) if target is not None else len(ranked)
     stays = source == target is not None and policy == "sticky"
     rows = [
         Alternative(
-            rank=rank,
+            rank=rank + 1,
             member=member,
-            score=f"{score(item, member):016x}",
+            score=f"{scores[member]:016x}",
             load=plan.loads[member],
             share=str(share[member]),
-            verdict=_verdict(member, source, target, ranked, plan.loads[member])
-            if not stays
-            else _KEEPS[member == target],
+            verdict=_KEEPS[rank == best] if stays else _verdict(member, source, rank - best, plan.loads[member]),
         )
-        for rank, member in enumerate(ranked, 1)
+        for rank, member in enumerate(ranked)
     ]
-    preferred = [member for member in takewhile(lambda member: member != target, ranked) if member != source]
+    preferred = [member for member in ranked[:best] if member != source]
     if target is None:
         because = ["no member has room for it" if share else "there is no live member"]
     elif stays:
@@ -105,12 +105,13 @@ def _by_score(plan: Plan, item: str, share: Mapping[str, Fraction], source: str 
     return Explanation(item, source, target, because, rows, would)
 
 
-def _verdict(member: str, source: str | None, target: str | None, ranked: Sequence[str], load: int) -> str:
-    if member == target:
+def _verdict(member: str, source: str | None, behind: int, load: int) -> str:
+    """Say what became of a member that stands so many ranks behind the chosen one."""
+    if behind == 0:
         return "chosen"
     if member == source:
         return "lets it go: over its share"
-    if target is None or ranked.index(member) < ranked.index(target):
+    if behind < 0:
         return f"no room: full with {load}" if load else "takes nothing"
     return "lower score"
 

@@ -215,17 +215,21 @@ def _level(plan: PartitionPlan, before: World) -> list[str]:
 
     Then nobody is left more than one further below than any node that was given to.
     """
-    given: Counter[str] = Counter()
-    faults = []
+    firm, meant = _firm(plan, before), before.meant()
+    given, turned_away = Counter[str](), Counter[str]()
     for step in plan.steps:
-        meant = before.meant_for(before.rows[step.partition])
-        if step.kind == "assign" and step.target is not None and step.target != meant:
+        target = before.meant_for(before.rows[step.partition])
+        if step.kind == "assign" and step.target is not None and step.target != target:
             given[step.target] += 1
-            if meant is not None and plan.loads.get(meant, 0) < plan.quotas.get(meant, 0):
-                faults.append(f"{step.partition} is reserved for {meant}, which has room, and goes to {step.target}")
+            turned_away[target or ""] += target is not None
+    faults = [
+        f"{count} of what is reserved for {name} goes elsewhere, and it has room"
+        for name, count in turned_away.items()
+        if count > max(0, firm[name] + meant[name] - plan.quotas.get(name, 0))
+    ]
     if _anyone_refused(before):
         return faults
-    loads = before.loads(plan.quotas, _firm(plan, before))
+    loads = before.loads(plan.quotas, firm)
     left = {name: quota - loads[name] - given[name] for name, quota in plan.quotas.items()}
     furthest = max(left.values(), default=0)
     return faults + [

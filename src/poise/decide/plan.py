@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
-from poise.inputs import faulty_name, is_utf8, unique_names
+from poise.errors import invalid
+from poise.inputs import faulty_name, is_name, mapping, text_names
 
 
 class Move(msgspec.Struct, frozen=True, gc=False):
@@ -48,14 +49,18 @@ def spread(loads: Iterable[int]) -> int:
 
 def held_now(items: Iterable[str], current: Mapping[str, str | None]) -> dict[str, str | None]:
     """Look up who holds each item now; the answer's keys are also the proof that no item is named twice."""
-    names = unique_names("$.items", items) if isinstance(items, str) else list(items)
-    try:
-        all_ascii = all(map(str.isascii, names))
-        held = dict(zip(names, map(current.get, names), strict=True))
-    except TypeError:
-        raise faulty_name("$.items", names) from None
-    if len(held) != len(names) or "" in held or not (all_ascii or is_utf8("".join(names))):
+    names = text_names("$.items", items)
+    mapping("$.current", current)
+    held = dict(zip(names, map(current.get, names), strict=True))
+    if len(held) != len(names):
         raise faulty_name("$.items", names)
+    try:
+        sound = all(holder is None or is_name(holder) for holder in set(held.values()))
+    except TypeError:
+        sound = False
+    if not sound:
+        item = next(item for item, holder in held.items() if holder is not None and not is_name(holder))
+        raise invalid(f"$.current[{item!r}]", "expected the name of a member, or nothing")
     return held
 
 

@@ -17,6 +17,7 @@ import xxhash
 
 from poise.decide.plan import Move, Plan
 from poise.decide.scores import hashes, scores_on
+from poise.errors import invalid
 
 _NEVER = 2**62  # A queue position that is never reached: the member does not fill.
 
@@ -48,6 +49,8 @@ def check(
     tokens: int | Mapping[str, int] = 100,
 ) -> list[str]:
     """Say every broken law of a plan as a sentence; an empty list means that it is sound."""
+    if policy not in ("sticky", "hashed", "ring"):
+        raise invalid("$.policy", f"expected sticky, hashed or ring, got {policy!r}")
     listed, leaving = list(items), set(draining)
     live = sorted(member for member in members if member not in leaving)
     even = -(-len(listed) // len(live)) if live and policy == "hashed" else None

@@ -133,8 +133,10 @@ class _OpenFloor:
         found = np.searchsorted(self._open, best_hashes(items[positions], self._open))
         chosen = self._first[found]
         order = np.argsort(chosen.astype(np.min_scalar_type(int(self._first.max()))), kind="stable")
-        members, starts = np.unique(chosen[order], return_index=True)
-        return dict(zip(members.tolist(), np.split(positions[order], starts[1:]), strict=True))
+        counts = np.bincount(chosen)
+        members = np.flatnonzero(counts)
+        ends = np.cumsum(counts[members])
+        return dict(zip(members.tolist(), np.split(positions[order], ends[:-1]), strict=True))
 
 
 def _merge(queue: Positions | None, positions: Positions) -> Positions:

@@ -69,11 +69,11 @@ def split(total: int, spot_percentage: int, min_on_demand: int) -> Split:
     whole("$.total", total)
     percentage = clamp_percentage("$.spot_percentage", spot_percentage)
     by_minimum = total - whole("$.min_on_demand", min_on_demand)
-    spot = max(0, min(_by_percentage(total, percentage), by_minimum))
+    spot = max(0, min(by_percentage(total, percentage), by_minimum))
     return Split(spot=spot, on_demand=total - spot)
 
 
-def _by_percentage(total: int, percentage: int) -> int:
+def by_percentage(total: int, percentage: int) -> int:
     """Round T·P / 100 up in integers: T·(P/100) in floats is wrong for 27 pairs with T <= 200."""
     return -(-total * percentage // 100)
 
@@ -86,7 +86,7 @@ def binding_term(total: int, spot_percentage: int, min_on_demand: int) -> Term:
         return Term.MINIMUM_UNMET
     if total == 0:
         return Term.NO_REPLICAS
-    return Term.PERCENTAGE if _by_percentage(total, percentage) <= total - min_on_demand else Term.MINIMUM
+    return Term.PERCENTAGE if by_percentage(total, percentage) <= total - min_on_demand else Term.MINIMUM
 
 
 def drift(current: Split, desired: Split) -> tuple[int, int]:

@@ -33,7 +33,8 @@ def _plain(value: msgspec.Struct) -> dict[str, object]:
     """List the fields of a Struct that differ from their defaults."""
     plain: dict[str, object] = msgspec.to_builtins(value)
     for field in msgspec.structs.fields(value):
-        if getattr(value, field.name) == field.default:
+        default = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+        if getattr(value, field.name) == default:
             plain.pop(field.encode_name, None)
     return plain
 

@@ -7,12 +7,16 @@ input. Aliases, tags, duplicate keys and keys that are no text are faults with t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import yaml
 
 from poise.documents.faults import Faults, below, shown
 from poise.documents.scalars import NUMBER_LENGTH_MAX, TooLong, plain
+
+if TYPE_CHECKING:
+    from yaml import Mark
+    from yaml._yaml import Mark as CMark
 
 DEPTH_MAX = 64
 VALUES_MAX = 3_000_000
@@ -21,13 +25,6 @@ try:
     from yaml import CSafeLoader as _Loader
 except ImportError:  # A build of PyYAML without libyaml: slower, with the same events.
     from yaml import SafeLoader as _Loader  # type: ignore[assignment]  # Only events are taken from either.
-
-
-class _Mark(Protocol):
-    """A place in the text; the two parsers of PyYAML have one class each for it."""
-
-    line: int
-    column: int
 
 
 class Broken:
@@ -178,7 +175,7 @@ def _on(event: yaml.Event) -> str:
     return f" ({_place(event.start_mark)})"
 
 
-def _place(mark: _Mark | None) -> str:
+def _place(mark: Mark | CMark | None) -> str:
     return f"line {mark.line + 1}, column {mark.column + 1}" if mark is not None else ""
 
 

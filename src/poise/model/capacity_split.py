@@ -83,7 +83,7 @@ class CapacitySplitSpec(Value, frozen=True, kw_only=True):
     workloads: list[SplitWorkload] = field(default_factory=list)
     pools: list[Pool] = field(default_factory=list)
     ramp: Ramp = Ramp()
-    guards: CapacityGuards = CapacityGuards()
+    guards: CapacityGuards = field(default_factory=CapacityGuards)
 
 
 class StartedAction(Value, frozen=True):
@@ -161,4 +161,4 @@ class CapacitySplit(Value, frozen=True, kw_only=True):
     kind: Literal["CapacitySplit"] = "CapacitySplit"
     metadata: Metadata
     spec: CapacitySplitSpec
-    status: CapacitySplitStatus = CapacitySplitStatus()
+    status: CapacitySplitStatus = field(default_factory=CapacitySplitStatus)

@@ -47,7 +47,7 @@ class PartitionSetSpec(Value, frozen=True, kw_only=True):
     stop_seconds: Seconds = 1
     restart_grace_seconds: Seconds = 0
     weights: dict[Name, Weight] = field(default_factory=dict)
-    guards: PartitionGuards = PartitionGuards()
+    guards: PartitionGuards = field(default_factory=PartitionGuards)
 
 
 class Node(Value, frozen=True):
@@ -90,4 +90,4 @@ class PartitionSet(Value, frozen=True, kw_only=True):
     kind: Literal["PartitionSet"] = "PartitionSet"
     metadata: Metadata
     spec: PartitionSetSpec
-    status: PartitionSetStatus = PartitionSetStatus()
+    status: PartitionSetStatus = field(default_factory=PartitionSetStatus)

@@ -114,4 +114,4 @@ class ReplicaDivision(Value, frozen=True, kw_only=True):
     kind: Literal["ReplicaDivision"] = "ReplicaDivision"
     metadata: Metadata
     spec: ReplicaDivisionSpec
-    status: ReplicaDivisionStatus = ReplicaDivisionStatus()
+    status: ReplicaDivisionStatus = field(default_factory=ReplicaDivisionStatus)

@@ -59,7 +59,7 @@ class ShardRingSpec(Value, frozen=True, kw_only=True):
     policy: Literal["ring", "balanced"] = "ring"
     resources: list[RingResource] = field(default_factory=list)
     objects: list[ItemName] = field(default_factory=list)
-    namespace_selector: LabelSelector = LabelSelector()
+    namespace_selector: LabelSelector = field(default_factory=LabelSelector)
     key: Literal["object", "namespace"] | KeySource = "object"
     tokens: Tokens = 100
     lease_seconds: SomeSeconds = 15
@@ -67,7 +67,7 @@ class ShardRingSpec(Value, frozen=True, kw_only=True):
     on_drain_timeout: Literal["wait", "force"] = "wait"
     restart_grace_seconds: Seconds = 0
     brake_percent: Percent = 50
-    guards: RingGuards = RingGuards()
+    guards: RingGuards = field(default_factory=RingGuards)
 
 
 class Instance(Value, frozen=True):
@@ -91,5 +91,5 @@ class ShardRing(Value, frozen=True, kw_only=True):
     api_version: ApiVersion = "poise.dev/v1alpha1"
     kind: Literal["ShardRing"] = "ShardRing"
     metadata: Metadata
-    spec: ShardRingSpec = ShardRingSpec()
-    status: ShardRingStatus = ShardRingStatus()
+    spec: ShardRingSpec = field(default_factory=ShardRingSpec)
+    status: ShardRingStatus = field(default_factory=ShardRingStatus)

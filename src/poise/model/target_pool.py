@@ -110,7 +110,7 @@ class TargetPoolSpec(Value, frozen=True, kw_only=True):
     drop_max_percent: Percent = 30
     gone_after_seconds: SomeSeconds = 30
     delivery: Delivery | None = None
-    guards: PoolGuards = PoolGuards()
+    guards: PoolGuards = field(default_factory=PoolGuards)
 
 
 class PoolMember(Value, frozen=True):
@@ -134,4 +134,4 @@ class TargetPool(Value, frozen=True, kw_only=True):
     kind: Literal["TargetPool"] = "TargetPool"
     metadata: Metadata
     spec: TargetPoolSpec
-    status: TargetPoolStatus = TargetPoolStatus()
+    status: TargetPoolStatus = field(default_factory=TargetPoolStatus)

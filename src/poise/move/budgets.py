@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 import msgspec
 
-from poise.errors import invalid
+from poise.errors import InvalidSpec, invalid
 from poise.inputs import whole
 from poise.instants import first_second, instant, quoted, span
 from poise.move.refusal import Code, Refusal
@@ -117,8 +117,12 @@ def _check_ledger(ledger: Iterable[Started]) -> list[Started]:
     for position, entry in enumerate(known):
         if not isinstance(entry, Started):
             raise invalid(f"$.ledger[{position}]", f"expected a started action, got {type(entry).__name__}")
-        instant(f"$.ledger[{position}].at_s", entry.at_s)
-        whole(f"$.ledger[{position}].count", entry.count)
+        try:
+            instant("at_s", entry.at_s)
+            whole("count", entry.count)
+        except InvalidSpec as error:
+            # A ledger is long and seldom wrong: paths are made only for a fault.
+            raise invalid(f"$.ledger[{position}].{error.faults[0].path}", error.faults[0].message) from None
     return known
 
 

@@ -191,14 +191,16 @@ def _last_start(plain: _Plain, moment: datetime) -> datetime | None:
     """Find the last start that is not after an instant; None where there was none in 50 years.
 
     In an hour that happens twice the clock on the wall has not yet passed a start that is already past. So where a
-    clock change is near, the search begins behind it.
+    clock change is near, the search begins later by as much.
     """
-    near = (moment - _CLOCK_CHANGE, moment + _CLOCK_CHANGE)
-    changes = len({at.astimezone(plain.zone).utcoffset() for at in near}) > 1
-    origin = near[1] if changes else moment
+    before, after = (_offset(plain.zone, moment + way * _CLOCK_CHANGE) for way in (-1, 1))
     # Searching backwards from a fraction of a second includes the second itself.
-    backwards = _starts(plain, origin.replace(microsecond=1), reverse=True)
+    backwards = _starts(plain, (moment + abs(after - before)).replace(microsecond=1), reverse=True)
     return next((start for start in backwards if start <= moment), None)
+
+
+def _offset(zone: tzinfo, moment: datetime) -> timedelta:
+    return moment.astimezone(zone).utcoffset() or timedelta(0)
 
 
 def _next_start(plain: _Plain, moment: datetime) -> datetime | None:

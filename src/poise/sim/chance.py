@@ -93,12 +93,13 @@ def _member_choices(world: World, chance: _Chance, often: int) -> Choices:
     if len(live) < chance.members_max:
         choices.append((often, lambda: _arrive(world, chance, len(live))))
     if len(live) > chance.members_min:
-        choices.append((often, lambda: Leave(leave=chance.pick(live))))
+        choices.append((often, lambda: Leave(leave=[chance.pick(live)])))
         if not away:
-            choices.append((max(1, often // 2), lambda: Drain(drain=chance.pick(live))))
+            choices.append((max(1, often // 2), lambda: Drain(drain=[chance.pick(live)])))
     if away:
-        choices.append((often, lambda: Leave(leave=chance.pick(away))))
-        choices.append((max(1, often // 2), lambda: Join(join=chance.pick(away))))
+        choices.append((often, lambda: Leave(leave=[chance.pick(away)])))
+        if len(live) < chance.members_max:
+            choices.append((max(1, often // 2), lambda: Join(join=[chance.pick(away)])))
     return choices
 
 

@@ -14,7 +14,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from poise.documents.faults import Faults, shown
+from poise.documents.faults import Faults, below, shown
 from poise.documents.json_values import json_value
 from poise.documents.structure import build
 from poise.documents.text import read_text
@@ -35,7 +35,7 @@ class Event(Value, frozen=True, kw_only=True):
 class Join(Event, frozen=True, kw_only=True):
     """Members join, or come back from a drain; a weight and a capacity are those of each."""
 
-    join: Name | list[Name]
+    join: list[Name]
     weight: Weight | None = None
     capacity: Capacity | None = None
 
@@ -43,13 +43,13 @@ class Join(Event, frozen=True, kw_only=True):
 class Leave(Event, frozen=True, kw_only=True):
     """Members are gone at once."""
 
-    leave: Name | list[Name]
+    leave: list[Name]
 
 
 class Drain(Event, frozen=True, kw_only=True):
     """Members give up what they hold but do not leave yet."""
 
-    drain: Name | list[Name]
+    drain: list[Name]
 
 
 class Add(Event, frozen=True, kw_only=True):
@@ -131,7 +131,7 @@ def _read_events(value: object, faults: Faults) -> list[Event]:
         return []
     for key in value:
         if key != "events":
-            faults.add(f"$[{shown(key)}]", "unknown field; a script has only events")
+            faults.add(below("$", key), "unknown field; a script has only events")
     if len(listed) > EVENTS_MAX:
         faults.add("$.events", f"expected at most {EVENTS_MAX:,} events, got {len(listed):,}")
         return []
@@ -142,8 +142,12 @@ def _read_events(value: object, faults: Faults) -> list[Event]:
 def _read_event(entry: object, faults: Faults, path: str) -> Event | None:
     if entry is BROKEN:
         return None
-    verb = next((verb for verb in VERBS if verb in entry), None) if isinstance(entry, dict) else None
-    if verb is None:
+    if not isinstance(entry, dict) or not any(verb in entry for verb in VERBS):
         faults.add(path, f"expected a mapping with one of {', '.join(VERBS)}, got {shown(entry)}")
         return None
+    verb = next(verb for verb in VERBS if verb in entry)
+    # One name stands for a list of it. As a type of its own (text with a pattern, or a list) it would be simpler, but
+    # msgspec 0.22 then crashes when Python ends.
+    if verb not in ("scale", "weight") and isinstance(entry[verb], str):
+        entry = {**entry, verb: [entry[verb]]}
     return build(entry, VERBS[verb], faults, path)

@@ -132,7 +132,7 @@ def _first_names(quota: Mapping[str, Fraction]) -> dict[str, int]:
 def divide_owed(world: FleetWorld, yard: Yardstick, held: Held) -> dict[str, Counts]:
     """Give residuals to the clusters that are owed most over all workloads, and repair what movesMax allows."""
     weights, bounds = _weights(world), _bounds(world)
-    if not world.moves_max and not yard.touched:
+    if not world.workloads or (not world.moves_max and not yard.touched):
         return {}
     if world.moves_max or len(yard.touched) > 1:
         divisions = divide_fleet(

@@ -82,7 +82,7 @@ def _flat(series: Series) -> list[float]:
 
 def move_panels(replay: Replay) -> str:
     """Draw, for each policy, what it moved at each event, and the fewest possible from where it stood."""
-    groups = buckets(len(replay.happenings)) if replay.happenings else []
+    groups = buckets(len(replay.happenings))
     made, least = _sums(replay, groups, lambda tick: tick.moves), _sums(replay, groups, lambda tick: tick.moves_min)
     values = [*_flat(made), *_flat(least)]
     axis = scale(values, _PANEL_PX, log=max(values, default=0) > _STEEP)
@@ -114,7 +114,7 @@ def _sums(replay: Replay, groups: list[range], read: Callable[[Tick], int]) -> d
 
 def moves_per_place(replay: Replay) -> int:
     """Say how many events one place of the plots of moves stands for."""
-    return max((len(group) for group in buckets(len(replay.happenings))), default=1) if replay.happenings else 1
+    return max((len(group) for group in buckets(len(replay.happenings))), default=1)
 
 
 def sum_chart(replay: Replay) -> str:

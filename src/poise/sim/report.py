@@ -33,11 +33,11 @@ def report(replay: Replay) -> str:
     sections = [
         _results(replay, summary),
         _loads(replay),
-        _moves(replay),
+        *([_moves(replay)] if replay.happenings else []),
         # The areas of the loads of items say this already; totals of a fleet drift, and that is best seen as lines.
         *([_errors(replay)] if replay.moves_max is not None else []),
         _shares(replay),
-        _events(replay),
+        *([_events(replay)] if replay.happenings else []),
         _meanings(replay),
     ]
     return (

@@ -39,7 +39,8 @@ class Scale(msgspec.Struct, frozen=True):
     def ticks(self) -> list[float]:
         """List the values to label."""
         if self.log:
-            return [0, *(10.0**power for power in range(len(str(int(self.high))))), self.high]
+            powers = [10.0**power for power in range(len(str(int(self.high))))]
+            return list(dict.fromkeys([0.0, *powers, self.high]))
         return [
             multiple * self.step for multiple in range(round(self.low / self.step), round(self.high / self.step) + 1)
         ]
@@ -127,7 +128,7 @@ class Label(msgspec.Struct, frozen=True):
 
 def plot(axis: Scale, marks: Sequence[Mark], across: range, about: str, labels: Sequence[Label] = ()) -> str:
     """Put axes, paths and labels together; `across` numbers the places, `about` says the plot in words."""
-    ticks = [(axis.y(value), f"{value:,.0f}") for value in dict.fromkeys(axis.ticks())]
+    ticks = [(axis.y(value), f"{value:,.0f}") for value in axis.ticks()]
     lines = "".join(f'<path class="grid" d="M0,{_short(y)}H{WIDTH}"/>' for y, _ in ticks)
     paths = "".join(f'<path class="{escape(mark.classes)}" d="{mark.path}"/>' for mark in marks if mark.path)
     names = "".join(f'<span style="top:{_short(y)}px">{text}</span>' for y, text in ticks)
@@ -145,7 +146,7 @@ def plot(axis: Scale, marks: Sequence[Mark], across: range, about: str, labels: 
 
 
 def _numbers_below(numbers: range) -> str:
-    """Label the places across: the first, the last, and about four round ones between, each at the middle of its place."""
+    """Label the places across: the first, the last, and about four round ones between, each at its middle."""
     if not numbers:
         return ""
     first, last = numbers[0], numbers[-1]
@@ -153,7 +154,7 @@ def _numbers_below(numbers: range) -> str:
     between = [number for number in numbers if number % step == 0 and first + step / 2 < number < last - step / 2]
     spans = []
     for number in dict.fromkeys([first, *between, last]):
-        part = {first: 0.0, last: 100.0}.get(number, 100 * (number - first + 0.5) / len(numbers))
+        part = {last: 100.0, first: 0.0}.get(number, 100 * (number - first + 0.5) / len(numbers))
         spans.append(f'<span style="left:{_short(part)}%">{number:,}</span>')
     return "".join(spans)
 

@@ -135,25 +135,24 @@ def _to_fleet(world: FleetWorld, event: Event) -> FleetWorld:
     raise _Unfit("a ReplicaDivision has workloads: name each with its replicas, as in {add: {mail: 4}}")
 
 
-def _listed(names: str | list[str]) -> list[str]:
-    listed = [names] if isinstance(names, str) else names
-    if len(set(listed)) != len(listed):
+def _once(names: list[str]) -> set[str]:
+    if len(set(names)) != len(names):
         raise _Unfit("names someone twice")
-    return listed
+    return set(names)
 
 
-def _known(names: str | list[str], known: Collection[str], noun: str) -> set[str]:
+def _known(names: list[str], known: Collection[str], noun: str) -> set[str]:
     """Check that everyone who is named is there."""
-    for name in _listed(names):
+    for name in names:
         if name not in known:
             raise _Unfit(f"there is no {noun} {shown(name)} at that point")
-    return set(_listed(names))
+    return _once(names)
 
 
 def _fresh(names: Iterable[str], known: Collection[str], noun: str) -> None:
     for name in names:
         if name in known:
-            raise _Unfit(f"there is a {noun} {shown(name)} already")
+            raise _Unfit(f"{noun} {shown(name)} is there already")
 
 
 def _awake(names: set[str], draining: Collection[str]) -> set[str]:
@@ -165,7 +164,7 @@ def _awake(names: set[str], draining: Collection[str]) -> set[str]:
 
 def _welcome(event: Join, known: Collection[str], draining: Collection[str], noun: str) -> set[str]:
     """Check that whoever joins is new or comes back from a drain; answer those who come back."""
-    names = set(_listed(event.join))
+    names = _once(event.join)
     back = names.intersection(draining)
     _fresh(sorted(names - back), known, noun)
     return back
@@ -174,7 +173,7 @@ def _welcome(event: Join, known: Collection[str], draining: Collection[str], nou
 def _joined(world: ItemWorld, event: Join) -> dict[str, Member]:
     back = _welcome(event, world.members, [name for name, each in world.members.items() if each.draining], "member")
     joined = {}
-    for name in _listed(event.join):
+    for name in event.join:
         member = world.members[name] if name in back else world.joins_as
         joined[name] = _replace(
             member,
@@ -187,7 +186,7 @@ def _joined(world: ItemWorld, event: Join) -> dict[str, Member]:
 
 def _new_clusters(world: FleetWorld, event: Join) -> dict[str, Cluster]:
     joined = {}
-    for name in _listed(event.join):
+    for name in event.join:
         cluster = world.clusters.get(name) or Cluster(name)
         weight = cluster.weight if event.weight is None else event.weight
         capacity = cluster.capacity if event.capacity is None else event.capacity
@@ -204,11 +203,12 @@ def _added(world: ItemWorld, given: int | list[str] | dict[str, int]) -> list[st
         raise _Unfit(f"a {world.kind} has items without replicas: list their names, or say how many")
     if len(world.items) + (given if isinstance(given, int) else len(given)) > THINGS_MAX:
         raise _Unfit(f"expected at most {THINGS_MAX:,} items in a world")
-    if isinstance(given, int):
-        return new_names(world.items, given, "item-")
-    _listed(given)
-    _fresh(given, world.items, "item")
     first = len(world.items)
+    if isinstance(given, int):
+        next_ones = [str(number) for number in range(first, first + given)]
+        return next_ones if world.numbered else new_names(world.items, given, "item-")
+    _once(given)
+    _fresh(given, world.items, "item")
     if world.numbered and given != [str(number) for number in range(first, first + len(given))]:
         raise _Unfit(f"a PartitionSet grows by its next numbers, from {first} on: say how many")
     return given
