@@ -47,6 +47,16 @@ def assigned(**counts: int) -> list[Partition]:
     return listed
 
 
+def kinds(plan: PartitionPlan) -> Counter[str]:
+    """Count the steps of each kind."""
+    return Counter(step.kind for step in plan.steps)
+
+
+def told(plan: PartitionPlan, kind: str) -> dict[str, tuple[str | None, str | None]]:
+    """List the steps of one kind: partition -> (source, target)."""
+    return {step.partition: (step.source, step.target) for step in plan.steps if step.kind == kind}
+
+
 def sound_plan(
     partitions: Sequence[Partition], known: Sequence[Node], policy: PartitionPolicy, now_s: float = 0.0
 ) -> PartitionPlan:
@@ -104,6 +114,15 @@ def answer(partitions: Iterable[Partition], known: Iterable[Node], *, fused: boo
         return freed(row, row.target)
 
     return list(map(answered, partitions))
+
+
+def fixpoint_faults(before: list[Partition], known: list[Node], policy: PartitionPolicy) -> list[Step]:
+    """List what a second plan adds before anybody answers; only what was freed may go on, to be given or retired."""
+    first = plan_partitions(before, known, now_s=0.0, policy=policy)
+    freed = {step.partition for step in first.steps if step.kind == "unassign"}
+    second = plan_partitions(write(before, first.steps, policy, 0.0), known, now_s=0.0, policy=policy)
+    onward = ("assign", "retire")
+    return [step for step in second.steps if step.partition not in freed or step.kind not in onward]
 
 
 class Settled:

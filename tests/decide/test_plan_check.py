@@ -129,6 +129,22 @@ def test_uneven_loads() -> None:
     assert kinds(check(retold(sound, {}, {first_on(sound, low): high}), NEW, ABC, {})) == {"uneven"}
 
 
+def test_only_one_member_is_below_its_floor() -> None:
+    """Shares of 5/2 and loads 1, 3, 3, 3: the others are all at their ceiling, and the sum is right."""
+    four, sound = [*ABC, "d"], rebalance(NEW, [*ABC, "d"], {})
+    low = [member for member in four if sound.loads[member] == 2]
+    (fault,) = check(retold(sound, {}, {first_on(sound, low[0]): low[1]}), NEW, four, {})
+    assert fault == f"{low[0]} holds 1, its share is 5/2: neither floor nor ceiling"
+
+
+def test_a_whole_share_has_no_ceiling() -> None:
+    """Shares of 3, 3/2 and 3/2 and loads 4, 1, 1: the others are at their floor, and the sum is right."""
+    sound = rebalance(NEW[:6], ABC, {}, weights={"a": 2})
+    wrong = retold(sound, {}, {first_on(sound, "b" if sound.loads["b"] == 2 else "c"): "a"})
+    (fault,) = check(wrong, NEW[:6], ABC, {}, weights={"a": 2})
+    assert fault == "a holds 4, its share is 3: neither floor nor ceiling"
+
+
 def test_too_many_unassigned() -> None:
     sound = rebalance(NEW, ABC, {})
     assert kinds(check(retold(sound, {}, {first_on(sound, raised(sound)): None}), NEW, ABC, {})) == {"unfit"}

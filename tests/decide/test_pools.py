@@ -42,6 +42,14 @@ def test_leftovers_go_by_largest_remainder_then_to_who_held_more_then_by_name() 
     assert split_pools(4, THIRDS).replicas == {"a": 2, "b": 1, "c": 1}
 
 
+def test_who_held_nothing_is_after_who_held_something() -> None:
+    assert split_pools(4, THIRDS, previous={"b": 1}).replicas == {"a": 1, "b": 2, "c": 1}
+
+
+def test_a_pool_has_no_minimum_unless_it_is_given_one() -> None:
+    assert split_pools(1, [{"name": "a", "weight": 0}, {"name": "b", "weight": 1}]).replicas == {"a": 0, "b": 1}
+
+
 def test_minimums_in_list_order_when_there_is_too_little() -> None:
     pools = [Pool("b", 1, min=2), Pool("a", 1, min=2), Pool("c", 9)]
     assert split_pools(3, pools).replicas == {"b": 2, "a": 1, "c": 0}

@@ -15,6 +15,7 @@ from poise.decide.split import (
     Term,
     after,
     binding_term,
+    clamp_percentage,
     drift,
     next_action,
     parse_min_on_demand,
@@ -59,6 +60,7 @@ def test_floats_would_be_wrong_for_27_pairs() -> None:
 def test_the_library_clamps_the_percentage() -> None:
     assert split(10, -5, 1) == split(10, 0, 1)
     assert split(10, 250, 1) == split(10, 100, 1)
+    assert [clamp_percentage("$.p", value) for value in (-1, 0, 1, 99, 100, 101)] == [0, 0, 1, 99, 100, 100]
 
 
 @pytest.mark.parametrize("wrong", [1.5, math.nan, 1e308, True, "10", None])
@@ -113,11 +115,26 @@ def test_the_seven_names() -> None:
     assert len(Action) == 7
 
 
-def test_a_desired_pair_that_does_not_sum_to_the_total_may_leave_nothing_to_do() -> None:
-    current = Split(spot=2, on_demand=2)
-    assert next_action(9, current, Split(spot=1, on_demand=1)) is Action.NONE
-    assert next_action(1, current, Split(spot=5, on_demand=5)) is Action.NONE
-    assert next_action(4, current, Split(spot=5, on_demand=5)) is Action.NONE
+@pytest.mark.parametrize(
+    ("total", "spot", "on_demand"),
+    [
+        (9, 1, 1),
+        (9, 2, 1),
+        (9, 1, 2),
+        (1, 5, 5),
+        (1, 2, 5),
+        (1, 5, 2),
+        (4, 5, 5),
+        (4, 5, 2),
+        (4, 2, 5),
+        (4, 1, 2),
+        (4, 2, 1),
+    ],
+)
+def test_a_desired_pair_that_does_not_sum_to_the_total_may_leave_nothing_to_do(
+    total: int, spot: int, on_demand: int
+) -> None:
+    assert next_action(total, Split(spot=2, on_demand=2), Split(spot=spot, on_demand=on_demand)) is Action.NONE
 
 
 def test_equal_is_nothing_to_do_even_if_the_total_is_wrong() -> None:
@@ -129,6 +146,7 @@ def test_drift_steps_and_what_an_action_leaves() -> None:
     assert drift(current, desired) == (-1, 1)
     assert steps(current, desired) == 1
     assert after(Action.MIGRATE_TO_SPOT, current) == desired
+    assert after(Action.NONE, current) == current
     assert steps(Split(spot=0, on_demand=0), desired) == 10
     assert steps(Split(spot=9, on_demand=0), desired) == 3
     assert steps(desired, desired) == 0

@@ -9,7 +9,7 @@ import pytest
 from poise.documents import load
 from poise.errors import InvalidSpec
 from poise.jobs import explain_document, plan_document
-from poise.jobs.entries import DivisionEntry, ItemsEntry, Planned
+from poise.jobs.entries import DivisionEntry, ItemsEntry, Planned, TotalEntry
 from poise.jobs.what_if import WhatIf
 
 NOW = datetime(2026, 11, 15, 3, 0, tzinfo=UTC)
@@ -147,6 +147,13 @@ class TestReplicaDivision:
 
     def test_duplicated_gives_everyone_all(self) -> None:
         assert self.divided("Duplicated", "StaticWeight").divisions["w"].replicas == {"a": 3, "b": 3}
+
+    def test_a_fleet_of_nothing_is_an_ordinary_answer(self) -> None:
+        clusters = "[{name: a, min: 1, max: 3, capacity: 4}]"
+        text = f"{{kind: ReplicaDivision, metadata: {{name: d}}, spec: {{clusters: {clusters}, workloads: []}}}}"
+        entry = planned(text).entry
+        assert isinstance(entry, DivisionEntry)
+        assert (entry.divisions, entry.totals) == ({}, {"a": TotalEntry(0, "0")})
 
     def test_a_drifted_fleet_says_what_a_repair_would_do(self) -> None:
         names = [f"w{number}" for number in range(8)]

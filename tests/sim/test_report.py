@@ -20,7 +20,7 @@ from poise.sim.plots import MEMBERS_SHOWN_MAX
 from poise.sim.replay import replay
 from poise.sim.report import EVENTS_SHOWN_MAX, report
 from poise.sim.summary import summarise
-from poise.sim.svg import LABEL_PX, POINTS_MAX, Label, band, buckets, dashes, offset, plot, scale, steps
+from poise.sim.svg import LABEL_PX, POINTS_MAX, Label, band, buckets, dashes, log_scale, offset, plot, scale, steps
 from poise.sim.worlds import FleetWorld, ItemWorld, Member, World
 
 VOID = {"meta", "link", "br", "path", "rect"}
@@ -164,7 +164,7 @@ def test_a_long_run_has_a_page_of_bounded_size() -> None:
     assert len(text) < 600_000
     page = Page(text)
     assert f"first {EVENTS_SHOWN_MAX} are listed, 700 more are not" in page.text
-    assert "Items moved at each 3 events." in page.text
+    assert "Items moved at each 6 events." in page.text
 
 
 def test_of_many_members_those_furthest_off_are_shown() -> None:
@@ -200,7 +200,7 @@ def test_an_axis_has_round_ends_and_labels(
 
 
 def test_an_axis_of_powers_of_ten_has_a_place_for_zero() -> None:
-    axis = scale([0, 89], 150, log=True)
+    axis = log_scale([0, 89], 150)
     assert axis.ticks() == [0, 1, 10, 100]
     assert axis.y(0) == 150
     assert axis.y(0) - axis.y(1) > axis.y(1) - axis.y(2)
@@ -209,7 +209,7 @@ def test_an_axis_of_powers_of_ten_has_a_place_for_zero() -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(-500, 100_000), min_size=1, max_size=40), st.booleans())
 def test_an_axis_holds_all_its_values_in_order(values: list[int], log: bool) -> None:
-    axis = scale([abs(value) for value in values] if log else values, 150, log=log)
+    axis = log_scale([abs(value) for value in values], 150) if log else scale(values, 150)
     placed = [axis.y(value) for value in sorted(map(abs, values) if log else values)]
     assert all(0 <= y <= 150 for y in placed)
     assert all(upper >= lower for upper, lower in pairwise(placed))
@@ -220,8 +220,20 @@ def test_an_axis_holds_all_its_values_in_order(values: list[int], log: bool) -> 
 def test_buckets_cover_every_place_once(count: int) -> None:
     groups = buckets(count)
     assert [place for group in groups for place in group] == list(range(count))
-    assert len(groups) == min(count, POINTS_MAX)
-    assert not groups or max(map(len, groups)) - min(map(len, groups)) <= 1
+    assert len(groups) <= POINTS_MAX
+    assert len({len(group) for group in groups[:-1]}) <= 1
+    assert count > POINTS_MAX or len(groups) == count
+
+
+def test_an_axis_of_powers_of_ten_may_begin_higher() -> None:
+    axis = log_scale([14_593, 390_528], 230, low=1000)
+    assert axis.ticks() == [1000, 10_000, 100_000, 500_000]
+    assert axis.y(5) == axis.y(1000) == 230
+
+
+def test_labels_of_an_axis_never_touch() -> None:
+    places = [axis.y(value) for axis in [log_scale([400_000], 150)] for value in axis.ticks()]
+    assert all(lower - upper >= LABEL_PX for lower, upper in pairwise(places))
 
 
 def test_steps_bands_and_dashes_are_drawn_as_they_read() -> None:

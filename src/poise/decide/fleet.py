@@ -83,7 +83,8 @@ def divide_fleet(
     read_choice("$.fair", fair, FAIR)
     budget = read_count("$.moves_max", moves_max)
     wanted = _read_fleet(workloads, weights)
-    clusters = sorted({name for _, each in wanted.values() for name in each})
+    shared = {name for name, each in weights.items() if not isinstance(each, Mapping)}
+    clusters = sorted(shared.union(*(each for _, each in wanted.values())))
     terms = read_terms(clusters, minimum, maximum, capacity, strategy, draw, mix)
     before = _read_lasts(last, wanted, terms)
     read_seed(seed)

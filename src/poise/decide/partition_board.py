@@ -106,17 +106,17 @@ class Flights:
     """The releases under way, for the cluster, each source and each target, against their budgets."""
 
     def __init__(self, facts: Facts) -> None:
-        """Count the rows that are being released; those that are freed now are under way no more."""
+        """Count the rows that live owners are letting go of; what is lost is recovery, and waits for no answer."""
         self.budgets: MoveBudgets = facts.policy.budgets
         self.total = 0
         self.sources: Counter[str] = Counter()
         self.targets: Counter[str] = Counter()
         for row in facts.rows:
-            if row.state in RELEASING and not facts.is_due(row):
+            if row.state in RELEASING and not facts.is_lost(row):
                 self.start(row.owner, row.target)
         for row in facts.beyond:
-            if row.state in RELEASING and not facts.is_due(row):
-                self.start(row.owner, None)
+            if row.state in RELEASING and not facts.is_lost(row):
+                self.start(row.owner, None)  # A retirement arrives nowhere.
 
     def start(self, source: str | None, target: str | None, step: int = 1) -> None:
         """Count one more under way."""

@@ -62,9 +62,11 @@ def _where(facts: Facts, row: Partition) -> str:
         return f"{row.id} is Unassigned{meant}; nobody holds it."
     held = f"{row.id} is {row.state}: {row.owner} ({facts.state_of(row.owner)}) holds it at epoch {row.epoch}"
     if row.state in RELEASING:
-        due = f", by {seconds(row.deadline_s - facts.now_s)} from now" if row.deadline_s is not None else ""
-        return f"{held} and lets go of it for {row.target or 'nobody in particular'}{due}."
-    return f"{held}{'' if row.confirmed else ', not confirmed yet'}."
+        left_s = row.deadline_s - facts.now_s if row.deadline_s is not None else 0.0
+        due = f", within {seconds(left_s)}" if left_s > 0 else ""
+        return f"{held} and is to let go of it for {row.target or 'nobody in particular'}{due}."
+    offers = row.offers.get(row.owner, 0)
+    return f"{held}{f', offered {offers} times and not confirmed yet' if offers and not row.confirmed else ''}."
 
 
 def _now(facts: Facts, row: Partition, plan: PartitionPlan, step: Step | None) -> str:
@@ -151,7 +153,7 @@ def _would(facts: Facts, row: Partition, plan: PartitionPlan) -> list[str]:
         ahead = _ahead(facts, row, plan)
         quota = plan.quotas[end] - ahead - 1
         first = f", after {ahead} that go first" if ahead else ", as the first to go"
-        would.insert(0, f"It would move if the quota of {end} fell to {quota} or lower{first}.")
+        would.insert(0, f"It would move if the quota of {end} fell to {quota}{first}.")
     wait = next((wait for wait in plan.moves_waiting if wait.partition == row.id and wait.code == "budget"), None)
     return [f"It would begin to move once a move in flight ends ({wait.reason}).", *would] if wait else would
 

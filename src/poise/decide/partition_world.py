@@ -127,8 +127,8 @@ class World:
         return {name: firm[name] + min(meant[name], max(0, quota - firm[name])) for name, quota in quotas.items()}
 
     def in_flight(self) -> tuple[int, Counter[str | None], Counter[str | None]]:
-        """Count the releases under way: in the cluster, by source, by target; a retirement arrives nowhere."""
-        moving = [row for row in self.rows.values() if row.state in (ASKED, LETTING_GO)]
+        """Count what live owners let go of: in the cluster, by source, by target; a retirement arrives nowhere."""
+        moving = [row for row in self.rows.values() if row.state in (ASKED, LETTING_GO) and self.alive(row)]
         aimed = [row.target for row in moving if int(row.id) < self.policy.count]
         return len(moving), Counter(row.owner for row in moving), Counter(aimed)
 

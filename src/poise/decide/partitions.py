@@ -178,7 +178,7 @@ class _Planning:
 
     def _in_vain(self, row: Partition) -> str:
         if row.target is None:
-            return f"the set has {self.facts.policy.count} partitions again"
+            return f"the set has grown to {self.facts.policy.count} again"
         return f"its target {row.target} is {self.facts.state_of(row.target)}"
 
     def _cancel(self, row: Partition, name: str, cause: str) -> None:
@@ -192,7 +192,7 @@ class _Planning:
 
     def retire(self) -> None:
         """T9: rows beyond the count are released for nobody, then written off."""
-        reason = f"the set has only {self.facts.policy.count} partitions"
+        reason = f"the set shrank to {self.facts.policy.count}"
         for row in self.facts.beyond:
             if row.owner is None:
                 self._step(StepKind.RETIRE, row, None, reason)

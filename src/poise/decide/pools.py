@@ -153,4 +153,4 @@ def _leftovers(
         before = held.get(pool.name, 0)
         if rest:
             cut[pool.name] = (ranks[pool.name], -rest, before <= floor, -before, pool.name)
-    return sorted(cut, key=cut.__getitem__)[: max(0, total - sum(floors))]
+    return sorted(cut, key=cut.__getitem__)[: total - sum(floors)]

@@ -19,12 +19,7 @@ class Ring:
 
     def __init__(self, members: Iterable[str] | Mapping[str, int], tokens: int = 100) -> None:
         """Lay out the tokens: the same number for every member, or each member's own where a mapping is given."""
-        own = members if isinstance(members, Mapping) else {}
-        each = whole("$.tokens", tokens)
-        self.tokens = {
-            member: whole(f"$.members[{member!r}]", own[member]) if own else each
-            for member in sorted_names("$.members", members)
-        }
+        self.tokens = token_counts(members, tokens)
         # The separator matters: without it "foo-1" + "10" and "foo-11" + "0" would be the same text.
         labels = [f"{member}#{index}" for member, count in self.tokens.items() for index in range(count)]
         laid = hashes(labels)
@@ -62,6 +57,16 @@ class Ring:
         return list(dict.fromkeys(self._owners[start:] + self._owners[:start]))
 
 
+def token_counts(members: Iterable[str] | Mapping[str, int], tokens: int) -> dict[str, int]:
+    """Say how many tokens each member has, in bytewise order of the names."""
+    own = members if isinstance(members, Mapping) else {}
+    each = whole("$.tokens", tokens)
+    return {
+        member: whole(f"$.members[{member!r}]", own[member]) if own else each
+        for member in sorted_names("$.members", members)
+    }
+
+
 def plan_ring(
     items: Iterable[str],
     members: Iterable[str] | Mapping[str, int],
@@ -72,7 +77,7 @@ def plan_ring(
 ) -> Plan:
     """Plan every key to its ring owner; the fewest moves are the keys whose next token is not their holder's."""
     leaving = set(unique_names("$.draining", draining))
-    every = Ring(members, tokens).tokens
+    every = token_counts(members, tokens)
     ring = Ring({member: count for member, count in every.items() if member not in leaving})
     held = held_now(items, current)
     wanted = dict(zip(held, ring.owners(held), strict=True))

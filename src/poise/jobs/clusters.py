@@ -41,7 +41,8 @@ def imagine(document: ReplicaDivision, what_if: WhatIf) -> ReplicaDivision:
 def plan_clusters(document: ReplicaDivision) -> Planned:
     """Divide every workload; show the totals against their exact shares, and what a repair would do."""
     divisions = _divide(document)
-    totals = fleet_totals(divisions)
+    nothing = {cluster.name: Total(0, Fraction(0)) for cluster in document.spec.clusters}
+    totals = nothing | fleet_totals(divisions)
     entry = DivisionEntry(
         kind=document.kind,
         name=document.metadata.name,

@@ -48,7 +48,7 @@ def columns(summary: Summary) -> list[Column]:
     fleet = summary.kind == "ReplicaDivision"
     chosen = [
         Column("replicas moved" if fleet else "moves", lambda each: number(each.moves)),
-        Column("fewest possible", lambda each: number(each.moves_min)),
+        Column("fewest possible" if fleet else "fewest if even", lambda each: number(each.moves_min)),
         Column("innocent", lambda each: number(each.innocent_moves)),
     ]
     if fleet:

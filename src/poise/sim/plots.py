@@ -7,14 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from html import escape
 from itertools import accumulate
+from math import floor, log10
 
 from poise.sim.findings import number, title
 from poise.sim.replay import Replay, Track
-from poise.sim.svg import Label, Mark, band, buckets, dashes, offset, plot, scale, steps
+from poise.sim.svg import Label, Mark, band, buckets, dashes, log_scale, offset, plot, scale, steps
 from poise.sim.ticks import Tick
 
 MEMBERS_SHOWN_MAX = 24
 _PANEL_PX, _CHART_PX = 150, 230
+_BARS_MAX = 200
 # Beyond this ratio of the largest to the smallest, the small ones would lie on the floor of a plain axis.
 _STEEP = 20
 
@@ -82,10 +84,10 @@ def _flat(series: Series) -> list[float]:
 
 def move_panels(replay: Replay) -> str:
     """Draw, for each policy, what it moved at each event, and the fewest possible from where it stood."""
-    groups = buckets(len(replay.happenings))
+    groups = buckets(len(replay.happenings), _BARS_MAX)
     made, least = _sums(replay, groups, lambda tick: tick.moves), _sums(replay, groups, lambda tick: tick.moves_min)
     values = [*_flat(made), *_flat(least)]
-    axis = scale(values, _PANEL_PX, log=max(values, default=0) > _STEEP)
+    axis = log_scale(values, _PANEL_PX) if max(values, default=0) > _STEEP else scale(values, _PANEL_PX)
     panels = []
     for policy, track in replay.tracks.items():
         moves, fewest = (sum(made[policy]), sum(least[policy]))
@@ -114,7 +116,7 @@ def _sums(replay: Replay, groups: list[range], read: Callable[[Tick], int]) -> d
 
 def moves_per_place(replay: Replay) -> int:
     """Say how many events one place of the plots of moves stands for."""
-    return max((len(group) for group in buckets(len(replay.happenings))), default=1)
+    return max((len(group) for group in buckets(len(replay.happenings), _BARS_MAX)), default=1)
 
 
 def sum_chart(replay: Replay) -> str:
@@ -133,7 +135,11 @@ def error_chart(replay: Replay) -> str:
 def _chart(replay: Replay, lines: Series, what: str) -> str:
     ends = {policy: values[-1] for policy, values in lines.items()}
     tops = [max(values) for values in lines.values()]
-    axis = scale(_flat(lines), _CHART_PX, log=max(tops) > _STEEP * max(1, min(tops)))
+    axis = scale(_flat(lines), _CHART_PX)
+    if max(tops) > _STEEP * max(1, min(tops)):
+        # The first steps of a sum pass through all powers of ten; the axis begins one below where the lowest line ends.
+        lowest = min(ends.values())
+        axis = log_scale(tops, _CHART_PX, low=10.0 ** (floor(log10(lowest)) - 1) if lowest >= 10 else 0)
     marks = [Mark(steps(values, axis), f"line {look(replay, policy)}") for policy, values in lines.items()]
     labels = [
         Label(value, f"{title(policy)} {_end(value)}", f"name {look(replay, policy)}") for policy, value in ends.items()

@@ -179,7 +179,7 @@ _POLICIES = {
 def _meanings(replay: Replay) -> str:
     terms = {
         "moves": f"{_things(replay)} that had a {_members(replay)[:-1]} and have another one, or none, after the event",
-        "fewest possible": f"the fewest moves after which every {_share(replay)}, from that policy's own last state",
+        "fewest": f"the fewest moves after which every {_share(replay)}, from that policy's own last state",
         "innocent": "moves whose source neither left nor was drained in the event, and whose target did not join in it",
         "spread": "the largest load minus the smallest",
         "error": "the largest distance of a load from its exact share",

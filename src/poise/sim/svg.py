@@ -37,25 +37,30 @@ class Scale(msgspec.Struct, frozen=True):
         return log10(1 + value) if self.log else value
 
     def ticks(self) -> list[float]:
-        """List the values to label."""
-        if self.log:
-            powers = [10.0**power for power in range(len(str(int(self.high))))]
-            return list(dict.fromkeys([0.0, *powers, self.high]))
-        return [
-            multiple * self.step for multiple in range(round(self.low / self.step), round(self.high / self.step) + 1)
-        ]
+        """List the values to label, none so near the one below that the texts would touch."""
+        if not self.log:
+            multiples = range(round(self.low / self.step), round(self.high / self.step) + 1)
+            return [multiple * self.step for multiple in multiples]
+        powers = [10.0**power for power in range(len(str(int(self.high)))) if 10**power > self.low]
+        kept = [self.low]
+        for value in [*powers, self.high]:
+            if self.y(kept[-1]) - self.y(value) >= LABEL_PX:
+                kept.append(value)
+        return kept
 
 
-def scale(values: Sequence[float], height: int, *, log: bool = False, zero: bool = True) -> Scale:
-    """Make an axis that holds all the values: round ends, and a label about every 40 pixels."""
-    low, high = min(values, default=0), max(values, default=0)
-    low = min(low, 0) if zero else low
+def scale(values: Sequence[float], height: int) -> Scale:
+    """Make a plain axis that holds 0 and all the values: round ends, and a label about every 40 pixels."""
+    low, high = min([0, *values]), max([0, *values])
     if high - low < 1:
         high = low + 1
-    if log:
-        return Scale(0, _round_step(high), 1, height, log=True)
     step = _round_step((high - low) / max(2, height // 40))
     return Scale(floor(low / step) * step, ceil(high / step) * step, step, height)
+
+
+def log_scale(values: Sequence[float], height: int, low: float = 0) -> Scale:
+    """Make an axis that counts in powers of ten; what is below its low end is drawn at that end."""
+    return Scale(low, _round_step(max([1, 10 * low, *values])), 1, height, log=True)
 
 
 def _round_step(least: float) -> float:
@@ -64,10 +69,10 @@ def _round_step(least: float) -> float:
     return next(power * digit for digit in (1, 2, 5, 10) if power * digit >= least)
 
 
-def buckets(count: int) -> list[range]:
-    """Group so many places into at most POINTS_MAX neighbouring ones of about equal size."""
-    size = min(count, POINTS_MAX)
-    return [range(count * place // size, count * (place + 1) // size) for place in range(size)]
+def buckets(count: int, most: int = POINTS_MAX) -> list[range]:
+    """Group places into at most so many neighbouring ones, all of one size but the last, which may be smaller."""
+    size = max(1, -(-count // most))
+    return [range(start, min(start + size, count)) for start in range(0, count, size)]
 
 
 def steps(values: Sequence[float], axis: Scale) -> str:
