@@ -33,7 +33,7 @@ SENTENCES = {
     "missing": r"^\S+ is missing from the plan$",
     "not live": r"^\S+ is assigned to \S+, which is not a live member$",
     "unassigned": r"^unassigned lists \[.*\], the assignment leaves \[.*\]$",
-    "loads": r"^loads say (\d+|None) for \S+, the assignment says \d+$",
+    "loads": r"^loads (say (\d+|None) for \S+, the assignment says \d+|lists \S+, which is not a live member)$",
     "twice": r"^moves lists \S+ twice$",
     "no reason": r"^\S+ moves without a reason$",
     "untold": r"^\S+ goes .+, moves says .+$",

@@ -90,10 +90,11 @@ def _whole(plan: Plan, facts: _Facts) -> list[str]:
     if nowhere != plan.unassigned:
         faults.append(f"unassigned lists {plan.unassigned}, the assignment leaves {nowhere}")
     loads = Counter(plan.assignment.values())
+    faults += [f"loads lists {member}, which is not a live member" for member in sorted(set(plan.loads) - alive)]
     faults += [
         f"loads say {plan.loads.get(member)} for {member}, the assignment says {loads[member]}"
-        for member in sorted(alive | set(plan.loads))
-        if plan.loads.get(member) != (loads[member] if member in alive else None)
+        for member in facts.live
+        if plan.loads.get(member) != loads[member]
     ]
     return faults
 

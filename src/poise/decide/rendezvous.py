@@ -84,20 +84,20 @@ def fill(items: Hashes, members: Sequence[str], room: Sequence[int]) -> Position
     choice = np.full(len(items), NOBODY, np.int64)
     floor = _OpenFloor(hashes(members), [member for member, free in enumerate(room) if free])
     queues: dict[int, Positions] = floor.choices(items, np.arange(len(items)))
-    fills = [(int(queue[room[member] - 1]), member) for member, queue in queues.items() if len(queue) >= room[member]]
+    fills = [(int(queue[room[member] - 1]), member) for member, queue in queues.items() if len(queue) > room[member]]
     heapq.heapify(fills)
     while fills:
-        position, member = heapq.heappop(fills)
+        _, member = heapq.heappop(fills)
         queue = queues.get(member)
-        if queue is None or queue[room[member] - 1] != position:
-            continue  # The member has closed already, or fills earlier than this entry says.
+        if queue is None:
+            continue  # It has closed already: more items made it fill earlier than this entry says.
         choice[queue[: room[member]]] = member
         late = queue[room[member] :]
         del queues[member]
         floor.close(member)
         for chosen, positions in floor.choices(items, late).items():
             queues[chosen] = queue = _merge(queues.get(chosen), positions)
-            if len(queue) >= room[chosen]:
+            if len(queue) > room[chosen]:
                 heapq.heappush(fills, (int(queue[room[chosen] - 1]), chosen))
     for member, queue in queues.items():
         choice[queue] = member
