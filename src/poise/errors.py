@@ -2,7 +2,9 @@
 
 PoiseError
 ├── InvalidSpec     the input breaks a rule; carries every fault with its place; nothing was changed
-└── BrokenPlan      the independent checker refuses a plan; a fault of Poise itself, shown instead of the plan
+├── BrokenPlan      the independent checker refuses a plan; a fault of Poise itself, shown instead of the plan
+├── Conflict        someone else wrote first; observe again, never retry the same write
+└── Unavailable     the store cannot be asked; keep what is proven, and ask again later
 """
 
 from __future__ import annotations
@@ -37,6 +39,14 @@ class InvalidSpec(PoiseError, ValueError):
 
 class BrokenPlan(PoiseError):
     """A plan breaks a law. It is not shown and not carried out; please report it with the document."""
+
+
+class Conflict(PoiseError):
+    """Someone else wrote first. Observe again; never retry the same write."""
+
+
+class Unavailable(PoiseError):
+    """The store cannot be asked, or did not answer. What was being written may or may not be there: observe again."""
 
 
 def invalid(path: str, message: str) -> InvalidSpec:

@@ -191,11 +191,22 @@ class TestReservations:
         early = sound_plan(before, known, policy, 5.0)
         assert (early.steps, early.certificate.moves) == ([], 0)
         assert early.unowned["0"] == "n1 has started again, its lease ends in 4 s"
+        assert (early.loads, early.assignment["0"]) == ({"n1": 2, "n2": 2}, "n1")
         due = sound_plan(before, known, policy, 11.0)
         assert told(due, "unassign") == {"0": ("n1", "n1"), "1": ("n1", "n1")}
         settled = Settled(before, known, policy, 5.0)
         assert [(row.owner, row.epoch) for row in settled.rows[:2]] == [("n1", 5), ("n1", 5)]
         assert settled.releases.total() == 0
+
+    @pytest.mark.parametrize("name", ["n1", "n2"])
+    def test_the_ceiling_waits_for_what_comes_back(self, name: str) -> None:
+        """Three rows of an earlier process of one of two nodes, two on the other: neither seed nor order matters."""
+        other = "n2" if name == "n1" else "n1"
+        before = [Partition(str(n), ASSIGNED, name, owner_incarnation=1, lease_until_s=9.0) for n in range(3)]
+        before += rows([3, 4], ASSIGNED, other)
+        for seed in "abcd":
+            plan = sound_plan(before, [Node(name, incarnation=2), Node(other)], PartitionPolicy(5, seed=seed))
+            assert (plan.quotas[name], plan.loads[name]) == (3, 3)
 
 
 class TestRestart:
@@ -229,6 +240,11 @@ class TestPoisonGuard:
         plan = sound_plan(before, nodes("n1 n2"), PartitionPolicy(4))
         assert told(plan, "assign") == {"3": (None, "n2")}
         assert plan.notices == {"3": "offered 3 times to n1 and never confirmed"}
+
+    def test_only_that_partition_passes_the_node_by(self) -> None:
+        before = [Partition("0", offers={"n1": 3}), Partition("1", offers={"n2": 3})]
+        plan = sound_plan(before, nodes("n1 n2"), PartitionPolicy(2))
+        assert told(plan, "assign") == {"0": (None, "n2"), "1": (None, "n1")}
 
     def test_two_offers_are_not_enough(self) -> None:
         before = [*assigned(n1=1, n2=2), Partition("3", offers={"n1": 2})]
@@ -335,6 +351,26 @@ class TestBudgets:
         for limit, sources in [(3, {"n2": 3}), (4, {"n2": 3, "n3": 1}), (5, {"n2": 3, "n3": 1, "n1": 1})]:
             plan = sound_plan(before, known, PartitionPolicy(9, budgets=MoveBudgets(limit, None, None)))
             assert Counter(source for source, _ in told(plan, "release").values()) == sources
+
+    def test_another_target_keeps_the_budget_of_that_target(self) -> None:
+        """Of two releases for a node that is gone one gets the only free slot; the other goes back, or to nobody."""
+        policy = PartitionPolicy(4, budgets=MoveBudgets(None, None, 1))
+        pending = sound_plan(rows(range(4), PENDING, "n1", "n9"), nodes("n1 n2"), policy)
+        assert sorted(told(pending, "release").values(), key=str) == [("n1", "n2"), *[("n1", None)] * 3]
+        asked = sound_plan(rows(range(4), REQUESTED, "n1", "n9"), nodes("n1 n2"), policy)
+        assert told(asked, "release") == {"3": ("n1", "n2")}
+        assert [wait.reason for wait in asked.moves_waiting] == ["1 of 1 moves to n2 in flight"]
+
+    def test_the_fullest_node_lets_go_first(self) -> None:
+        before = assigned(n1=6, n2=9)
+        plan = sound_plan(before, nodes("n1 n2 n3"), PartitionPolicy(15, budgets=MoveBudgets(3, None, None)))
+        assert {source for source, _ in told(plan, "release").values()} == {"n2"}
+
+    def test_what_is_lost_is_recovery_and_not_in_flight(self) -> None:
+        lost = [Partition(str(n), PENDING, "n9", "n2", 1, lease_until_s=5.0) for n in (6, 20)]
+        policy = PartitionPolicy(8, budgets=MoveBudgets(1, None, 1))
+        plan = sound_plan([*assigned(n1=6), *lost], nodes("n1 n2"), policy)
+        assert len(told(plan, "release")) == 1
 
     def test_a_cancelled_request_makes_room_for_another(self) -> None:
         before = assigned(n1=2, n2=6) + rows([8], REQUESTED, "n1", "n3")

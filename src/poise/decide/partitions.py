@@ -103,7 +103,6 @@ class _Planning:
         self.surplus[target] -= 1
         self.loads[target] -= 1
         self.loads[owner] += 1
-        self.standing.held[owner].append(row)
         self._cancel(row, owner, f"{target} has more than its share by now, and {owner} less")
 
     def give_meant(self) -> None:

@@ -1,0 +1,146 @@
+"""Who owns what: the rows that stores keep, and what members say and hear. One type from the core to the wire."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Literal
+
+import msgspec
+
+GENERATION = 2**32  # Epoch = generation·2^32 + counter.
+RESTART = "restart"  # The reason of a row that waits for its member to come back.
+RETIREMENT = "retire"  # The reason of a row that is given up because the set shrank.
+
+
+class OwnerState(StrEnum):
+    """Who may work on an item. The reservation of a release is its target."""
+
+    UNASSIGNED = "Unassigned"
+    ASSIGNED = "Assigned"
+    REQUESTED_RELEASE = "RequestedRelease"
+    PENDING_RELEASE = "PendingRelease"
+
+
+OWNED = (OwnerState.ASSIGNED, OwnerState.REQUESTED_RELEASE, OwnerState.PENDING_RELEASE)
+RELEASING = (OwnerState.REQUESTED_RELEASE, OwnerState.PENDING_RELEASE)
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """One item of a set. There is one owner field: an owner that exists twice cannot be written down.
+
+    `granted_s` is the longest lease that was promised at this epoch. `revision` grows at every transition, not at a
+    renewal. `offers` counts the grants that a member never confirmed.
+    """
+
+    id: str
+    state: OwnerState = OwnerState.UNASSIGNED
+    confirmed: bool = False
+    owner: str | None = None
+    owner_incarnation: int | None = None
+    target: str | None = None
+    epoch: int = 0
+    lease_until_s: float = 0.0
+    granted_s: float = 0.0
+    deadline_s: float | None = None
+    offers: dict[str, int] = {}
+    since_s: float = 0.0
+    reason: str = ""
+    plan: int = 0
+    revision: int = 0
+
+
+class MemberRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One member of a set; never deleted, so that its incarnations only grow."""
+
+    name: str
+    incarnation: int = 0
+    process: str = ""
+    lease_until_s: float = 0.0
+    weight: int = 1
+    seq: int = 0
+    leaving: Literal["stop", "restart"] | None = None
+    draining: bool = False
+
+
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
+    """What a set promises its members: the lengths of leases, and what happens when a release takes too long."""
+
+    lease_s: float = 10.0
+    grace_s: float = 2.0
+    release_s: float = 30.0
+    restart_grace_s: float = 0.0
+    revoke: bool = True
+
+
+class SetRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One set: how many items, which generation of epochs, and until when nothing may be granted."""
+
+    name: str
+    count: int = 0
+    terms: Terms = Terms()
+    generation: int = 0
+    quarantine_until_s: float = 0.0
+    granted_max_s: float = 0.0
+    paused: bool = False
+    revision: int = 0
+
+
+class LeaderRow(msgspec.Struct, frozen=True, kw_only=True):
+    """Who may plan: a term that grows with every election."""
+
+    term: int = 0
+    holder: str = ""
+    lease_until_s: float = 0.0
+
+
+class Word(StrEnum):
+    """What a member says of an item that it knows."""
+
+    HELD = "held"
+    RELEASING = "releasing"
+    RELEASED = "released"
+
+
+class Hold(msgspec.Struct, frozen=True):
+    """One sentence of a heartbeat."""
+
+    item: str
+    epoch: int
+    state: Word
+
+
+class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
+    """What a member says: who it is, in which order, and what it holds. Absence of an item means nothing."""
+
+    process: str
+    incarnation: int
+    seq: int
+    holds: tuple[Hold, ...] = ()
+    weight: int = 1
+    leaving: Literal["stop", "restart"] | None = None
+
+
+class Granted(msgspec.Struct, frozen=True):
+    """An item that the member may act on, for `lease_s` from the moment the heartbeat was sent, less its margin."""
+
+    item: str
+    epoch: int
+    lease_s: float
+
+
+class Release(msgspec.Struct, frozen=True):
+    """An item that the member must let go of within `deadline_s`; until then it may finish, while its lease lasts."""
+
+    item: str
+    epoch: int
+    lease_s: float
+    deadline_s: float
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """Everything the member may hold or must release; what is not named here is not held."""
+
+    incarnation: int
+    seq: int
+    granted: tuple[Granted, ...] = ()
+    release: tuple[Release, ...] = ()

@@ -1,0 +1,1 @@
+"""What is true? Facts as they were seen, judged by the observer's own clock."""

@@ -1,0 +1,1 @@
+"""Where the facts live: one port, and the stores behind it."""

@@ -1,0 +1,150 @@
+"""A store in memory: for tests, simulations and single processes that need no second life."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from poise.errors import Conflict
+from poise.model.ownership import LeaderRow, MemberRow, Row, SetRow
+from poise.stores.base import Answer, Line, Transaction
+
+
+class _Facts(msgspec.Struct):
+    """One set; a transaction works on a copy, which takes its place when it commits."""
+
+    job: SetRow | None = None
+    leader: LeaderRow = LeaderRow()
+    members: dict[str, MemberRow] = msgspec.field(default_factory=dict)
+    rows: dict[str, Row] = msgspec.field(default_factory=dict)
+    tombstones: dict[str, int] = msgspec.field(default_factory=dict)
+    lines: list[Line] = msgspec.field(default_factory=list)
+
+    def copy(self) -> _Facts:
+        """Copy what a transaction may change; the values themselves never change."""
+        return _Facts(
+            self.job, self.leader, dict(self.members), dict(self.rows), dict(self.tombstones), list(self.lines)
+        )
+
+
+class MemoryStore:
+    """Keeps everything in this process, with the promises of the port but the survival of a crash."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """Start empty, with a clock that counts suspend and cannot be set."""
+        self._clock = clock
+        self._sets: dict[str, _Facts] = {}
+        self._changed = threading.Condition()
+        self._version = 0
+
+    def transact(self, name: str, work: Callable[[Transaction], Answer]) -> Answer:
+        """Run work alone; only when it returns does the copy take the place of the set."""
+        with self._changed:
+            facts = self._sets.get(name, _Facts()).copy()
+            transaction = _MemoryTransaction(facts, self._clock())
+            answer = work(transaction)
+            if transaction.wrote:
+                self._sets[name] = facts
+                self._version += 1
+                self._changed.notify_all()
+            return answer
+
+    def sets(self) -> list[str]:
+        """Name all sets."""
+        with self._changed:
+            return sorted(name for name, facts in self._sets.items() if facts.job is not None)
+
+    def journal(self, name: str, item: str | None = None, after: int = 0, most: int = 1000) -> list[Line]:
+        """Read lines of the journal in their order."""
+        with self._changed:
+            lines = self._sets[name].lines if name in self._sets else []
+            return [line for line in lines[after:] if item is None or line.item == item][:most]
+
+    def version(self) -> int:
+        """Count the commits."""
+        return self._version
+
+    def wait(self, version: int, timeout_s: float) -> int:
+        """Wait for a commit."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._version != version, timeout_s)
+            return self._version
+
+    def close(self) -> None:
+        """Keep nothing."""
+
+
+class _MemoryTransaction:
+    """The facts of one set, while one piece of work has them."""
+
+    def __init__(self, facts: _Facts, now_s: float) -> None:
+        self._facts = facts
+        self.now_s = now_s
+        self.wrote = False
+
+    def job(self) -> SetRow | None:
+        return self._facts.job
+
+    def leader(self) -> LeaderRow:
+        return self._facts.leader
+
+    def members(self) -> dict[str, MemberRow]:
+        return dict(self._facts.members)
+
+    def member(self, name: str) -> MemberRow | None:
+        return self._facts.members.get(name)
+
+    def rows(self) -> dict[str, Row]:
+        return dict(self._facts.rows)
+
+    def rows_for(self, owner: str, names: Iterable[str]) -> dict[str, Row]:
+        wanted = set(names)
+        return {item: row for item, row in self._facts.rows.items() if row.owner == owner or item in wanted}
+
+    def tombstones(self) -> dict[str, int]:
+        return dict(self._facts.tombstones)
+
+    def write_job(self, job: SetRow) -> None:
+        before = self._facts.job.revision if self._facts.job else 0
+        if job.revision != before + 1:
+            raise Conflict(f"set {job.name} is at revision {before}")
+        self._facts.job, self.wrote = job, True
+
+    def write_leader(self, leader: LeaderRow) -> None:
+        if leader.term < self._facts.leader.term:
+            raise Conflict(f"term {self._facts.leader.term} has begun")
+        self._facts.leader, self.wrote = leader, True
+
+    def write_member(self, member: MemberRow) -> None:
+        self._facts.members[member.name], self.wrote = member, True
+
+    def write_rows(self, rows: Iterable[Row]) -> None:
+        for row in rows:
+            before = self._facts.rows[row.id].revision if row.id in self._facts.rows else 0
+            if row.revision != before + 1:
+                raise Conflict(f"{row.id} is at revision {before}")
+            self._facts.rows[row.id], self.wrote = row, True
+            self._facts.tombstones.pop(row.id, None)
+
+    def renew_rows(self, rows: Iterable[Row]) -> None:
+        for row in rows:
+            before = self._facts.rows.get(row.id)
+            if before is None or (before.revision, before.epoch, before.owner) != (row.revision, row.epoch, row.owner):
+                raise Conflict(f"{row.id} has changed")
+            renewed = msgspec.structs.replace(before, lease_until_s=row.lease_until_s, granted_s=row.granted_s)
+            self._facts.rows[row.id], self.wrote = renewed, True
+
+    def bury_rows(self, rows: Iterable[Row]) -> None:
+        for row in rows:
+            if row.id not in self._facts.rows or self._facts.rows[row.id].revision != row.revision:
+                raise Conflict(f"{row.id} has changed")
+            del self._facts.rows[row.id]
+            self._facts.tombstones[row.id], self.wrote = row.epoch, True
+
+    def write_lines(self, lines: Iterable[Line]) -> None:
+        for line in lines:
+            number = len(self._facts.lines) + 1
+            self._facts.lines.append(msgspec.structs.replace(line, number=number))
+            self.wrote = True
