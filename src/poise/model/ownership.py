@@ -7,6 +7,9 @@ from typing import Literal
 
 import msgspec
 
+from poise.model.common import MoveGuards
+from poise.model.partition_set import PartitionGuards
+
 GENERATION = 2**32  # Epoch = generation·2^32 + counter.
 RESTART = "restart"  # The reason of a row that waits for its member to come back.
 RETIREMENT = "retire"  # The reason of a row that is given up because the set shrank.
@@ -78,6 +81,8 @@ class SetRow(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     count: int = 0
     terms: Terms = Terms()
+    guards: MoveGuards = PartitionGuards()
+    weights: dict[str, int] = {}
     generation: int = 0
     quarantine_until_s: float = 0.0
     granted_max_s: float = 0.0

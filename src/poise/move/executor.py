@@ -63,7 +63,7 @@ def _job(tx: Transaction, name: str) -> SetRow:
 def put_set(tx: Transaction, wanted: SetRow) -> SetRow:
     """Create or change a set. Growing adds free rows that go on from their tombstones; plans do the shrinking (T9)."""
     before = tx.job()
-    after = wanted if before is None else msgspec.structs.replace(before, count=wanted.count, terms=wanted.terms)
+    after = wanted if before is None else _changed_job(before, wanted)
     if after == before:
         return after
     after = msgspec.structs.replace(after, revision=1 if before is None else before.revision + 1)
@@ -76,6 +76,13 @@ def put_set(tx: Transaction, wanted: SetRow) -> SetRow:
     )
     tx.write_lines([_set_line(tx, after, f"{after.count} items")])
     return after
+
+
+def _changed_job(before: SetRow, wanted: SetRow) -> SetRow:
+    """Take from a request what people may set; generation, quarantine and pause are the store's."""
+    return msgspec.structs.replace(
+        before, count=wanted.count, terms=wanted.terms, guards=wanted.guards, weights=wanted.weights
+    )
 
 
 def pause_set(tx: Transaction, name: str, paused: bool) -> SetRow:

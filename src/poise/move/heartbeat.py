@@ -131,6 +131,7 @@ def _take(
         assert after is not None
         if hold.state is Word.RELEASED and after.state is OwnerState.UNASSIGNED and after is not row:
             after, more = _fuse(job, members, after, now_s)
+            after = msgspec.structs.replace(after, revision=row.revision + 1)  # Two transitions, one write.
             actions += more
         if after != row:
             changed[hold.item] = after

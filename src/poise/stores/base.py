@@ -69,6 +69,9 @@ class Transaction(Protocol):
     def tombstones(self) -> dict[str, int]:
         """Read the epochs of items that are no longer there."""
 
+    def last_line(self) -> int:
+        """Give the number of the last line of this set's journal; 0 where there is none."""
+
     def write_job(self, job: SetRow) -> None:
         """Write the set over the revision before it."""
 

@@ -106,6 +106,9 @@ class _MemoryTransaction:
     def tombstones(self) -> dict[str, int]:
         return dict(self._facts.tombstones)
 
+    def last_line(self) -> int:
+        return len(self._facts.lines)
+
     def write_job(self, job: SetRow) -> None:
         before = self._facts.job.revision if self._facts.job else 0
         if job.revision != before + 1:

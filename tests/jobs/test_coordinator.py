@@ -1,0 +1,279 @@
+"""The coordinator on a store in memory, with members that run the real state machine on a clock of the test."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from poise.errors import Conflict
+from poise.hold.holding import Finish, Holding, Phase, Start, Stop, hear, speak, stopped, watch
+from poise.jobs.coordinator import Coordinator, plan_snapshot
+from poise.model.ownership import OWNED, Reply, SetRow, Terms
+from poise.model.partition_set import PartitionGuards
+from poise.move.executor import (
+    Snapshot,
+    apply_plan,
+    drain_member,
+    lead,
+    pause_set,
+    put_set,
+    register_member,
+    snapshot,
+    take_heartbeat,
+)
+from poise.move.heartbeat import Superseded
+from poise.stores.memory import MemoryStore
+
+TERMS = Terms(lease_s=10, grace_s=2, release_s=30)
+FREE = PartitionGuards(moves_in_flight_max=None, per_source_max=None, per_target_max=None)
+
+
+class World:
+    """A set on a store in memory, a clock that the test moves, members that work honestly, and one coordinator."""
+
+    def __init__(self, count: int, *members: str, guards: PartitionGuards = FREE, terms: Terms = TERMS) -> None:
+        self.now_s = 1000.0
+        self.store = MemoryStore(lambda: self.now_s)
+        self.coordinator = Coordinator(self.store, "leader-1")
+        self.members: dict[str, Holding] = {}
+        self.store.transact("orders", lambda tx: put_set(tx, self.job(count, guards, terms)))
+        for name in members:
+            self.join(name)
+
+    @staticmethod
+    def job(count: int, guards: PartitionGuards = FREE, terms: Terms = TERMS) -> SetRow:
+        return SetRow(name="orders", count=count, terms=terms, guards=guards)
+
+    def join(self, name: str, process: str = "first") -> None:
+        row = self.store.transact("orders", lambda tx: register_member(tx, "orders", name, process))
+        self.members[name] = Holding(process=process, incarnation=row.incarnation, margin_s=1)
+
+    def beat(self, name: str) -> None:
+        """Let a member speak and hear at once, start what it gains and stop what it loses."""
+        holding, said = speak(self.members[name])
+        answer = self.store.transact("orders", lambda tx: take_heartbeat(tx, "orders", name, said))
+        assert isinstance(answer, Reply)
+        holding, orders = hear(holding, answer, self.now_s)
+        for order in orders:
+            if isinstance(order, Finish | Stop):
+                holding = stopped(holding, order.item, order.epoch)
+            else:
+                assert isinstance(order, Start)
+        self.members[name] = holding
+
+    def settle(self, rounds: int = 12, *, step_s: float = 1.0) -> None:
+        for _ in range(rounds):
+            self.coordinator.cycle("orders")
+            for name in sorted(self.members):
+                self.beat(name)
+            self.now_s += step_s
+
+    def kill(self, name: str) -> None:
+        del self.members[name]
+
+    def facts(self) -> Snapshot:
+        return self.store.transact("orders", lambda tx: snapshot(tx, "orders"))
+
+    def loads(self) -> dict[str | None, int]:
+        loads: dict[str | None, int] = {}
+        for row in self.facts().rows.values():
+            loads[row.owner] = loads.get(row.owner, 0) + 1
+        return loads
+
+    def acting(self) -> dict[str, list[str]]:
+        """List who acts on what, by the members' own account."""
+        found: dict[str, list[str]] = {}
+        for name, holding in self.members.items():
+            for item, piece in holding.pieces.items():
+                if piece.phase in (Phase.ACTING, Phase.FINISHING, Phase.STOPPING):
+                    found.setdefault(item, []).append(name)
+        return found
+
+
+def test_even_15_on_5() -> None:
+    world = World(15, "n1", "n2", "n3", "n4", "n5")
+    world.settle()
+    assert sorted(world.loads().values()) == [3, 3, 3, 3, 3]
+    assert all(len(names) == 1 for names in world.acting().values())
+    assert len(world.acting()) == 15
+    assert all(row.confirmed for row in world.facts().rows.values())
+
+
+def test_a_member_that_joins_gets_its_share_by_hand_over_without_two_owners() -> None:
+    world = World(12, "n1", "n2")
+    world.settle()
+    before = {item: row.epoch for item, row in world.facts().rows.items()}
+    world.join("n3")
+    for _ in range(20):
+        world.settle(1)
+        assert all(len(names) == 1 for names in world.acting().values())
+    assert world.loads() == {"n1": 4, "n2": 4, "n3": 4}
+    moved = [item for item, row in world.facts().rows.items() if row.epoch != before[item]]
+    assert len(moved) == 4, "the fewest possible"
+
+
+def test_a_crashed_member_is_replaced_after_lease_and_grace_and_not_before() -> None:
+    world = World(12, "n1", "n2", "n3")
+    world.settle()
+    world.kill("n3")
+    died_s = max(row.lease_until_s for row in world.facts().rows.values() if row.owner == "n3")
+    while world.now_s < died_s + TERMS.grace_s:
+        assert world.loads()["n3"] == 4
+        world.settle(1)
+    world.settle(4)
+    assert world.loads() == {"n1": 6, "n2": 6}
+
+
+def test_a_restart_under_the_same_name_gets_its_items_back_with_the_next_epoch() -> None:
+    world = World(6, "n1", "n2")
+    world.settle()
+    before = {item: row.epoch for item, row in world.facts().rows.items() if row.owner == "n2"}
+    old = world.members["n2"]
+    world.join("n2", process="second")
+    _, said = speak(old)
+    answer = world.store.transact("orders", lambda tx: take_heartbeat(tx, "orders", "n2", said))
+    assert isinstance(answer, Superseded)
+    world.settle(20)
+    after = {item: row.epoch for item, row in world.facts().rows.items() if row.owner == "n2"}
+    assert after == {item: epoch + 1 for item, epoch in before.items()}
+
+
+def test_a_drained_member_hands_everything_over() -> None:
+    world = World(9, "n1", "n2", "n3")
+    world.settle()
+    world.store.transact("orders", lambda tx: drain_member(tx, "orders", "n1", True))
+    world.settle()
+    assert set(world.loads()) == {"n2", "n3"}
+    world.store.transact("orders", lambda tx: drain_member(tx, "orders", "n1", False))
+    world.settle()
+    assert world.loads() == {"n1": 3, "n2": 3, "n3": 3}
+
+
+def test_a_paused_set_balances_nothing_and_still_recovers() -> None:
+    world = World(8, "n1", "n2")
+    world.settle()
+    world.store.transact("orders", lambda tx: pause_set(tx, "orders", True))
+    world.join("n3")
+    world.settle()
+    assert world.loads() == {"n1": 4, "n2": 4}
+    world.kill("n2")
+    world.settle(20)
+    assert "n2" not in world.loads()
+
+
+def test_partitions_changed_10_to_4_to_10_go_on_from_their_epochs() -> None:
+    world = World(10, "n1", "n2")
+    world.settle()
+    before = {item: row.epoch for item, row in world.facts().rows.items()}
+    world.store.transact("orders", lambda tx: put_set(tx, world.job(4)))
+    world.settle()
+    assert sorted(world.facts().rows) == ["0", "1", "2", "3"]
+    assert all(len(names) == 1 for names in world.acting().values())
+    world.store.transact("orders", lambda tx: put_set(tx, world.job(10)))
+    world.settle()
+    rows = world.facts().rows
+    assert len(rows) == 10
+    assert all(rows[str(number)].epoch > before[str(number)] for number in range(4, 10))
+    assert sum(world.loads().values()) == 10
+
+
+def test_a_set_deleted_while_owned_ends_when_its_owners_let_go() -> None:
+    world = World(4, "n1")
+    world.settle()
+    world.store.transact("orders", lambda tx: put_set(tx, world.job(0)))
+    world.settle()
+    assert world.facts().rows == {}
+    assert world.members["n1"].pieces == {}
+
+
+def test_ten_idle_cycles_write_nothing() -> None:
+    world = World(12, "n1", "n2", "n3")
+    world.settle()
+    version, lines = world.store.version(), len(world.store.journal("orders"))
+    rows = world.facts().rows
+    for _ in range(10):
+        assert world.coordinator.cycle("orders").written == 0
+    assert world.store.version() == version
+    assert len(world.store.journal("orders")) == lines
+    assert world.facts().rows == rows
+
+
+def test_a_stale_leaders_plan_changes_no_row() -> None:
+    world = World(6, "n1")
+    facts = world.facts()
+    led = world.store.transact("orders", lambda tx: lead(tx, "late", 10))
+    assert led is not None
+    plan = plan_snapshot(facts)
+    seen = {item: row.revision for item, row in facts.rows.items()}
+    world.now_s += 11
+    world.coordinator.cycle("orders")
+    rows = world.facts().rows
+    with pytest.raises(Conflict, match="term 1 is over"):
+        world.store.transact("orders", lambda tx: apply_plan(tx, "orders", led.term, seen, plan.steps, 1))
+    assert world.facts().rows == rows
+
+
+def test_a_row_that_changed_drops_only_itself() -> None:
+    world = World(4, "n1")
+    facts = world.facts()
+    led = world.store.transact("orders", lambda tx: lead(tx, "leader-1", 10))
+    assert led is not None
+    seen = {item: row.revision for item, row in facts.rows.items()} | {"2": 77}
+    steps = plan_snapshot(facts).steps
+    done = world.store.transact("orders", lambda tx: apply_plan(tx, "orders", led.term, seen, steps, 1))
+    assert done.written == 3
+    assert done.refused == {"2": "it has changed since the plan was made"}
+
+
+def test_commits_that_were_lost_start_a_new_generation() -> None:
+    world = World(3, "n1", "n2")
+    world.settle()
+    epochs = {item: row.epoch for item, row in world.facts().rows.items()}
+    name = next(name for name, holding in world.members.items() if holding.pieces)
+    item, piece = next(iter(world.members[name].pieces.items()))
+    ahead = msgspec.structs.replace(piece, epoch=piece.epoch + 5)
+    holding = msgspec.structs.replace(world.members[name], pieces={**world.members[name].pieces, item: ahead})
+    _, said = speak(holding)
+    world.store.transact("orders", lambda tx: take_heartbeat(tx, "orders", name, said))
+    facts = world.facts()
+    assert facts.job.generation == 1
+    assert facts.job.quarantine_until_s == world.now_s + 12
+    assert all(row.state not in OWNED for row in facts.rows.values())
+    assert all(row.epoch > epochs[item] + 5 for item, row in facts.rows.items())
+
+
+def test_a_lie_about_a_far_generation_is_refused_and_changes_nothing() -> None:
+    world = World(3, "n1")
+    world.settle()
+    rows = world.facts().rows
+    holding = world.members["n1"]
+    item, piece = next(iter(holding.pieces.items()))
+    liar = msgspec.structs.replace(holding, pieces={item: msgspec.structs.replace(piece, epoch=9 * 2**32)})
+    _, said = speak(liar)
+    with pytest.raises(Conflict, match="names generation 9"):
+        world.store.transact("orders", lambda tx: take_heartbeat(tx, "orders", "n1", said))
+    assert world.facts().rows == rows
+
+
+def test_a_member_that_hears_nothing_fences_itself_before_its_lease_ends() -> None:
+    world = World(2, "n1")
+    world.settle()
+    holding = world.members["n1"]
+    ends_s = min(row.lease_until_s for row in world.facts().rows.values())
+    fenced, orders = watch(holding, ends_s - 1)
+    assert {type(order) for order in orders} == {Stop}
+    assert {piece.phase for piece in fenced.pieces.values()} == {Phase.STOPPING}
+
+
+def test_budgets_bound_what_is_under_way() -> None:
+    guards = PartitionGuards(moves_in_flight_max=2, per_source_max=1, per_target_max=2)
+    world = World(20, "n1", "n2", guards=guards)
+    world.settle()
+    world.join("n3")
+    world.beat("n3")
+    world.coordinator.cycle("orders")
+    asked = [row for row in world.facts().rows.values() if row.state == "RequestedRelease"]
+    assert len(asked) == 2
+    assert {row.owner for row in asked} == {"n1", "n2"}
+    world.settle(30)
+    assert sorted(world.loads().values()) == [6, 7, 7]
