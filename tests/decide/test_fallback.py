@@ -64,6 +64,14 @@ def test_one_probe_at_a_time_with_doubling_back_off() -> None:
     assert waits == [1200, 2400, 3000, 3000, 3000]
 
 
+def test_another_replaced_pod_neither_doubles_nor_delays_the_probe() -> None:
+    late = SpotSeen(wanted=5, unschedulable={"api-c": 0})
+    probing = fall_back(FallbackState(substitutes=1, probing_since_s=400), late, 500, POLICY)
+    assert (names(probing), probing.state.probe_at_s, probing.state.probing_since_s) == (["replace:api-c"], None, 400)
+    waiting = fall_back(FallbackState(substitutes=1, probe_at_s=650), late, 500, POLICY)
+    assert (names(waiting), waiting.state.probe_at_s) == (["replace:api-c"], 650)
+
+
 def test_the_back_off_stays_at_its_most_whatever_the_number_of_failures() -> None:
     state = FallbackState(substitutes=1, failures=10**9, probing_since_s=0)
     failed = fall_back(state, SpotSeen(wanted=1), 301, POLICY)

@@ -117,6 +117,22 @@ class TestGuards:
         assert kinds(plan) == {"cancel": 4}
         assert plan.certificate.moves == 0
 
+    def test_only_as_many_requests_are_recalled_as_the_target_has_too_much(self) -> None:
+        before = rows(range(3), REQUESTED, "n1", "n2") + rows([3, 4], ASSIGNED, "n3")
+        plan = sound_plan(before, nodes("n1 n2 n3", n1=2, n2=2, n3=1), PartitionPolicy(5))
+        assert plan.quotas == {"n1": 2, "n2": 2, "n3": 1}
+        assert told(plan, "cancel") == {"2": ("n1", None)}
+
+    def test_only_as_many_requests_are_recalled_as_the_owner_has_room_for(self) -> None:
+        before = assigned(n1=2) + rows([2, 3, 4], REQUESTED, "n1", "n2")
+        plan = sound_plan(before, nodes("n1 n2 n3", n1=3), PartitionPolicy(5))
+        assert plan.quotas == {"n1": 3, "n2": 1, "n3": 1}
+        assert told(plan, "cancel") == {"4": ("n1", None)}
+
+    def test_what_is_acknowledged_is_not_recalled(self) -> None:
+        before = rows(range(4), PENDING, "n1", "n2") + rows(range(4, 8), ASSIGNED, "n2")
+        assert kinds(sound_plan(before, nodes("n1 n2"), PartitionPolicy(8)))["cancel"] == 0
+
     def test_a_request_whose_target_has_room_stands(self) -> None:
         before = assigned(n1=2) + rows([2, 3], REQUESTED, "n1", "n2")
         assert sound_plan(before, nodes("n1 n2"), PartitionPolicy(4)).steps == []
@@ -271,9 +287,9 @@ class TestPoisonGuard:
         plan = sound_plan(before, nodes("n1 n2"), PartitionPolicy(2))
         assert plan.steps == []
         assert [wait.code for wait in plan.moves_waiting] == ["refused"]
-        assert told(sound_plan([*before[:1], *assigned(n1=2)[1:]], nodes("n1 n2"), PartitionPolicy(2)), "release") == {
-            "1": ("n1", "n2")
-        }
+        one_refused = [assigned(n1=2)[0], before[1]]
+        plan = sound_plan(one_refused, nodes("n1 n2"), PartitionPolicy(2))
+        assert told(plan, "release") == {"0": ("n1", "n2")}
 
 
 class TestCount:
@@ -360,6 +376,11 @@ class TestBudgets:
         asked = sound_plan(rows(range(4), REQUESTED, "n1", "n9"), nodes("n1 n2"), policy)
         assert told(asked, "release") == {"3": ("n1", "n2")}
         assert [wait.reason for wait in asked.moves_waiting] == ["1 of 1 moves to n2 in flight"]
+
+    def test_no_more_is_released_than_needed_though_there_is_room(self) -> None:
+        before = assigned(n1=5) + rows(range(5, 9), PENDING, "n2")
+        plan = sound_plan(before, nodes("n1 n2 n3"), PartitionPolicy(9))
+        assert told(plan, "release").keys() == {"4", "3"}
 
     def test_the_fullest_node_lets_go_first(self) -> None:
         before = assigned(n1=6, n2=9)

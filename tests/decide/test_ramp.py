@@ -80,6 +80,26 @@ def test_the_score_counts_the_interruption_itself() -> None:
     assert (state.percent, state.why) == (20, RampWhy.HALVED)
 
 
+def test_a_score_that_equals_a_limit_meets_it() -> None:
+    # Without pods, one interruption makes exactly (0 + 4) / (0 + 4 + 4·1).
+    even = RampPolicy(prior_pod_hours=4, penalty_pod_hours=4, low=0.5, high=0.5)
+    state = ramp(None, [SpotPods(0, 0), Interruption(600)], 600, even)
+    assert (state.score, state.percent, state.why) == (0.5, 20, RampWhy.STEP_UP)
+    assert ramp(None, [SpotPods(0, 0), Interruption(1)], 1, even).why is RampWhy.HOLD
+
+
+def test_steps_fall_at_their_instant_also_where_floats_are_coarse() -> None:
+    start_s = 1763251200.1
+    policy = RampPolicy(step=1, interval_s=7)
+    state = ramp(None, [SpotPods(start_s, 5)], start_s, policy)
+    for number in range(1, 91):
+        step_s = start_s + number * 7
+        state = ramp(state, [], math.nextafter(step_s, 0), policy)
+        assert state.percent == 10 + number - 1
+        state = ramp(state, [], step_s, policy)
+        assert state.percent == 10 + number
+
+
 def test_an_interruption_at_the_instant_of_a_step_counts_before_it() -> None:
     state = ramp(None, [FIVE, Interruption(600)], 600, POLICY)
     assert (state.percent, state.why) == (10, RampWhy.HOLD)
@@ -146,6 +166,7 @@ def test_events_are_told_once_and_in_time() -> None:
         {"initial": 101},
         {"initial": -1},
         {"step": 0},
+        {"step": 101},
         {"interval_s": 0},
         {"interval_s": 1.5},
         {"half_life_h": 0},

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from poise.errors import InvalidSpec
+from poise.move.guards import GuardFacts, judge
 from poise.move.windows import Window, WindowText, choose_windows, in_window, parse_duration, parse_window
 
 TEXTS = json.loads((Path(__file__).parent.parent / "data" / "capacity_input.json").read_text())
@@ -87,6 +88,15 @@ def test_a_start_of_leap_years_is_found() -> None:
     assert in_window([Window("0 0 29 2 *", "1h")], at("2096-03-01T00:00")).opens_at == at("2104-02-29T00:00")
 
 
+def test_a_schedule_that_gives_no_start_is_closed_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("poise.move.windows._starts", lambda *_, **__: iter(()))
+    state = in_window([NIGHT], at("2026-11-15T03:00"))
+    assert (state.open, state.window, state.opens_at) == (False, None, None)
+    refusal = judge("migrate-to-spot", GuardFacts(now_s=0, windows=[NIGHT]))
+    assert refusal is not None
+    assert (refusal.until, refusal.reason) == (None, "outside of its windows, and none ever opens")
+
+
 def test_the_zone_moves_the_window() -> None:
     paris = Window("0 2 * * *", "4h", "Europe/Paris")
     assert in_window([paris], at("2026-01-15T01:00")).open
@@ -122,6 +132,7 @@ def test_a_long_window_over_a_clock_change_keeps_its_elapsed_length() -> None:
         ("2h30m", 9000),
         ("90m", 5400),
         ("45s", 45),
+        ("1s", 1),
         ("1h0m30s", 3630),
         ("1.5h", 5400),
         ("8784h", 31622400),

@@ -257,7 +257,6 @@ class _Planning:
         for name, surplus in self.surplus.items():
             waiting = [*self.going[name], *self.back.get(name, []), *reversed(self.standing.reserved[name])]
             for row in waiting[:surplus]:
-                ahead[name] -= 1
                 self._wait_for_taker(takers, row, name)
         self._fill_ends()
         for row in self.facts.rows:

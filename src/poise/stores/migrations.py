@@ -1,0 +1,43 @@
+"""The tables of the SQL stores, by version. One text serves SQLite and PostgreSQL; a version is never edited later.
+
+Version n of a database is what the first n migrations made. A migration runs in one transaction with its new version.
+"""
+
+from __future__ import annotations
+
+Migration = tuple[str, ...]
+
+_FIRST: Migration = (
+    """CREATE TABLE poise_meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)""",
+    """CREATE TABLE poise_sets (
+        set_name TEXT PRIMARY KEY, count BIGINT NOT NULL, terms TEXT NOT NULL, generation BIGINT NOT NULL,
+        quarantine_until_s DOUBLE PRECISION NOT NULL, granted_max_s DOUBLE PRECISION NOT NULL,
+        paused BOOLEAN NOT NULL, revision BIGINT NOT NULL)""",
+    """CREATE TABLE poise_leaders (
+        set_name TEXT PRIMARY KEY, term BIGINT NOT NULL, holder TEXT NOT NULL,
+        lease_until_s DOUBLE PRECISION NOT NULL)""",
+    """CREATE TABLE poise_members (
+        set_name TEXT NOT NULL, name TEXT NOT NULL, incarnation BIGINT NOT NULL, process TEXT NOT NULL,
+        lease_until_s DOUBLE PRECISION NOT NULL, weight BIGINT NOT NULL, seq BIGINT NOT NULL, leaving TEXT,
+        draining BOOLEAN NOT NULL, PRIMARY KEY (set_name, name))""",
+    """CREATE TABLE poise_rows (
+        set_name TEXT NOT NULL, id TEXT NOT NULL, state TEXT NOT NULL, confirmed BOOLEAN NOT NULL, owner TEXT,
+        owner_incarnation BIGINT, target TEXT, epoch BIGINT NOT NULL, lease_until_s DOUBLE PRECISION NOT NULL,
+        granted_s DOUBLE PRECISION NOT NULL, deadline_s DOUBLE PRECISION, offers TEXT NOT NULL,
+        since_s DOUBLE PRECISION NOT NULL, reason TEXT NOT NULL, plan BIGINT NOT NULL, revision BIGINT NOT NULL,
+        PRIMARY KEY (set_name, id))""",
+    """CREATE INDEX poise_rows_by_owner ON poise_rows (set_name, owner)""",
+    """CREATE TABLE poise_tombstones (
+        set_name TEXT NOT NULL, id TEXT NOT NULL, epoch BIGINT NOT NULL, PRIMARY KEY (set_name, id))""",
+    """CREATE TABLE poise_journal (
+        set_name TEXT NOT NULL, number BIGINT NOT NULL, item TEXT NOT NULL, transition TEXT NOT NULL, member TEXT,
+        epoch BIGINT NOT NULL, at_s DOUBLE PRECISION NOT NULL, reason TEXT NOT NULL, term BIGINT NOT NULL,
+        PRIMARY KEY (set_name, number))""",
+    """CREATE INDEX poise_journal_by_item ON poise_journal (set_name, item, number)""",
+    # Counts the commits of each set that changed more than leases: what `version` adds up.
+    """CREATE TABLE poise_changes (set_name TEXT PRIMARY KEY, count BIGINT NOT NULL)""",
+    # The server (its system id and timeline) that each set was last written on; SQLite leaves it empty.
+    """CREATE TABLE poise_origins (set_name TEXT PRIMARY KEY, server TEXT NOT NULL)""",
+)
+
+MIGRATIONS: tuple[Migration, ...] = (_FIRST,)

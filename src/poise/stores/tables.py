@@ -1,0 +1,267 @@
+"""One transaction on the tables that SQLite and PostgreSQL share: the same statements, with `?` for a value.
+
+Every write is compare-and-set by its WHERE clause: a write that touches fewer rows than it names is a `Conflict`. Once
+one was raised the transaction cannot be committed, whatever the work makes of it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from poise.errors import Conflict, PoiseError, Unavailable
+from poise.model.ownership import LeaderRow, MemberRow, Row, SetRow
+from poise.stores.base import Line
+
+Value = str | int | float | None
+Kind = TypeVar("Kind")
+
+_ROW = tuple(Row.__struct_fields__)
+_MEMBER = tuple(MemberRow.__struct_fields__)
+_LINE = ("number", "item", "transition", "member", "epoch", "at_s", "reason", "term")
+_LEADER = tuple(LeaderRow.__struct_fields__)
+_JOB = tuple(SetRow.__struct_fields__)
+_NAMES_AT_ONCE = 500
+
+_READ_ROWS = f"SELECT {', '.join(_ROW)} FROM poise_rows WHERE set_name = ?"
+_READ_MEMBERS = f"SELECT {', '.join(_MEMBER)} FROM poise_members WHERE set_name = ?"
+_INSERT_ROW = (
+    f"INSERT INTO poise_rows (set_name, {', '.join(_ROW)}) VALUES (?{', ?' * len(_ROW)})"
+    " ON CONFLICT (set_name, id) DO NOTHING"
+)
+_UPDATE_ROW = (
+    f"UPDATE poise_rows SET {', '.join(f'{name} = ?' for name in _ROW)} WHERE set_name = ? AND id = ? AND revision = ?"
+)
+_RENEW_ROW = (
+    "UPDATE poise_rows SET lease_until_s = ?, granted_s = ?"
+    " WHERE set_name = ? AND id = ? AND revision = ? AND epoch = ? AND coalesce(owner, '') = ?"
+)
+_BURY_ROW = "DELETE FROM poise_rows WHERE set_name = ? AND id = ? AND revision = ?"
+_WRITE_TOMBSTONE = (
+    "INSERT INTO poise_tombstones (set_name, id, epoch) VALUES (?, ?, ?)"
+    " ON CONFLICT (set_name, id) DO UPDATE SET epoch = excluded.epoch"
+)
+_DROP_TOMBSTONE = "DELETE FROM poise_tombstones WHERE set_name = ? AND id = ?"
+_WRITE_MEMBER = (
+    f"INSERT INTO poise_members (set_name, {', '.join(_MEMBER)}) VALUES (?{', ?' * len(_MEMBER)})"
+    " ON CONFLICT (set_name, name) DO UPDATE SET "
+    + ", ".join(f"{name} = excluded.{name}" for name in _MEMBER if name != "name")
+)
+_READ_JOB = (
+    "SELECT set_name, count, terms, generation, quarantine_until_s, granted_max_s, paused, revision"
+    " FROM poise_sets WHERE set_name = ?"
+)
+_INSERT_JOB = (
+    "INSERT INTO poise_sets (count, terms, generation, quarantine_until_s, granted_max_s, paused, revision, set_name)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (set_name) DO NOTHING"
+)
+_UPDATE_JOB = (
+    "UPDATE poise_sets SET count = ?, terms = ?, generation = ?, quarantine_until_s = ?, granted_max_s = ?,"
+    " paused = ?, revision = ? WHERE set_name = ? AND revision = ?"
+)
+_READ_LEADER = "SELECT term, holder, lease_until_s FROM poise_leaders WHERE set_name = ?"
+_WRITE_LEADER = (
+    "INSERT INTO poise_leaders (set_name, term, holder, lease_until_s) VALUES (?, ?, ?, ?)"
+    " ON CONFLICT (set_name) DO UPDATE SET term = excluded.term, holder = excluded.holder,"
+    " lease_until_s = excluded.lease_until_s WHERE excluded.term >= poise_leaders.term"
+)
+_WRITE_LINE = f"INSERT INTO poise_journal (set_name, {', '.join(_LINE)}) VALUES (?{', ?' * len(_LINE)})"
+_COUNT_CHANGE = (
+    "INSERT INTO poise_changes (set_name, count) VALUES (?, 1)"
+    " ON CONFLICT (set_name) DO UPDATE SET count = poise_changes.count + 1"
+)
+READ_SETS = "SELECT set_name FROM poise_sets ORDER BY set_name"
+READ_VERSION = "SELECT CAST(coalesce(sum(count), 0) AS BIGINT) FROM poise_changes"
+
+
+class SqlTransaction(ABC):
+    """The facts of one set in SQL tables; a store gives it the two ways to talk to its database."""
+
+    def __init__(self, name: str, now_s: float) -> None:
+        self._name = name
+        self.now_s = now_s
+        self.changed = False  # Something other than a lease was written: whoever waits is woken.
+        self._failed: PoiseError | None = None
+        self._known: dict[str, MemberRow] = {}
+
+    @abstractmethod
+    def ask(self, statement: str, values: Sequence[Value]) -> Sequence[Sequence[object]]:
+        """Read."""
+
+    @abstractmethod
+    def tell(self, statement: str, values: Sequence[Sequence[Value]]) -> int:
+        """Write once for each tuple of values, and say how many rows were touched in all."""
+
+    def finish(self) -> None:
+        """Count the change, as the last write before the commit; refuse where a write has failed."""
+        if self._failed is not None:
+            raise self._failed
+        if self.changed:
+            self.tell(_COUNT_CHANGE, [(self._name,)])
+
+    def job(self) -> SetRow | None:
+        found = self.ask(_READ_JOB, (self._name,))
+        if not found:
+            return None
+        read = _named(_JOB, found[0], truth="paused")
+        return _made(read | {"terms": _from_json(read["terms"])}, SetRow)
+
+    def leader(self) -> LeaderRow:
+        found = self.ask(_READ_LEADER, (self._name,))
+        return _made(dict(zip(_LEADER, found[0], strict=True)), LeaderRow) if found else LeaderRow()
+
+    def members(self) -> dict[str, MemberRow]:
+        found = self.ask(_READ_MEMBERS, (self._name,))
+        members = (_made(_named(_MEMBER, each, truth="draining"), MemberRow) for each in found)
+        self._known = {member.name: member for member in members}
+        return dict(self._known)
+
+    def member(self, name: str) -> MemberRow | None:
+        found = self.ask(_READ_MEMBERS + " AND name = ?", (self._name, name))
+        if not found:
+            return None
+        self._known[name] = _made(_named(_MEMBER, found[0], truth="draining"), MemberRow)
+        return self._known[name]
+
+    def rows(self) -> dict[str, Row]:
+        return _rows(self.ask(_READ_ROWS, (self._name,)))
+
+    def rows_for(self, owner: str, names: Iterable[str]) -> dict[str, Row]:
+        found = _rows(self.ask(_READ_ROWS + " AND owner = ?", (self._name, owner)))
+        others = sorted(set(names) - found.keys())
+        for start in range(0, len(others), _NAMES_AT_ONCE):
+            named = others[start : start + _NAMES_AT_ONCE]
+            marks = ", ".join("?" * len(named))
+            found |= _rows(self.ask(f"{_READ_ROWS} AND id IN ({marks})", (self._name, *named)))
+        return found
+
+    def tombstones(self) -> dict[str, int]:
+        found = self.ask("SELECT id, epoch FROM poise_tombstones WHERE set_name = ?", (self._name,))
+        return dict(_made(each, tuple[str, int]) for each in found)
+
+    def write_job(self, job: SetRow) -> None:
+        assert job.name == self._name, f"{job.name} is not {self._name}"
+        terms = msgspec.json.encode(job.terms).decode()
+        values = (job.count, terms, job.generation, job.quarantine_until_s, job.granted_max_s, job.paused, job.revision)
+        if job.revision == 1:
+            written = self.tell(_INSERT_JOB, [(*values, self._name)])
+        else:
+            written = self.tell(_UPDATE_JOB, [(*values, self._name, job.revision - 1)])
+        self._require(written == 1, f"set {job.name} is not at revision {job.revision - 1}")
+        self.changed = True
+
+    def write_leader(self, leader: LeaderRow) -> None:
+        before = self.leader()
+        written = self.tell(_WRITE_LEADER, [(self._name, leader.term, leader.holder, leader.lease_until_s)])
+        self._require(written == 1, f"a term after {leader.term} has begun")
+        self.changed |= (before.term, before.holder) != (leader.term, leader.holder)
+
+    def write_member(self, member: MemberRow) -> None:
+        self.changed |= not _only_longer(self._known.get(member.name), member, self.now_s)
+        self.tell(_WRITE_MEMBER, [(self._name, *msgspec.structs.astuple(member))])
+        self._known[member.name] = member
+
+    def write_rows(self, rows: Iterable[Row]) -> None:
+        wanted = list(rows)
+        fresh = [row for row in wanted if row.revision == 1]
+        later = [row for row in wanted if row.revision != 1]
+        written = self.tell(_INSERT_ROW, [(self._name, *_values(row)) for row in fresh])
+        written += self.tell(_UPDATE_ROW, [(*_values(row), self._name, row.id, row.revision - 1) for row in later])
+        self._require(written == len(wanted), f"{len(wanted) - written} of {len(wanted)} rows have changed")
+        self.tell(_DROP_TOMBSTONE, [(self._name, row.id) for row in fresh])
+        self.changed |= bool(wanted)
+
+    def renew_rows(self, rows: Iterable[Row]) -> None:
+        wanted = [
+            (row.lease_until_s, row.granted_s, self._name, row.id, row.revision, row.epoch, row.owner or "")
+            for row in rows
+        ]
+        written = self.tell(_RENEW_ROW, wanted)
+        self._require(written == len(wanted), f"{len(wanted) - written} of {len(wanted)} rows have changed")
+
+    def bury_rows(self, rows: Iterable[Row]) -> None:
+        wanted = list(rows)
+        gone = self.tell(_BURY_ROW, [(self._name, row.id, row.revision) for row in wanted])
+        self._require(gone == len(wanted), f"{len(wanted) - gone} of {len(wanted)} rows have changed")
+        self.tell(_WRITE_TOMBSTONE, [(self._name, row.id, row.epoch) for row in wanted])
+        self.changed |= bool(wanted)
+
+    def write_lines(self, lines: Iterable[Line]) -> None:
+        found = self.ask("SELECT coalesce(max(number), 0) FROM poise_journal WHERE set_name = ?", (self._name,))
+        last = _made(found[0][0], int)
+        numbered = [
+            (self._name, number, line.item, line.transition, line.member, line.epoch, line.at_s, line.reason, line.term)
+            for number, line in enumerate(lines, start=last + 1)
+        ]
+        self.tell(_WRITE_LINE, numbered)
+        self.changed |= bool(numbered)
+
+    def write_clock_again(self, rows: Iterable[Row]) -> None:
+        """Write leases and deadlines that start again with a new clock; no transition, so revisions stay."""
+        statement = "UPDATE poise_rows SET lease_until_s = ?, deadline_s = ? WHERE set_name = ? AND id = ?"
+        self.tell(statement, [(row.lease_until_s, row.deadline_s, self._name, row.id) for row in rows])
+        self.changed = True
+
+    def _require(self, held: bool, otherwise: str) -> None:
+        if not held:
+            self._failed = Conflict(otherwise)
+            raise self._failed
+
+
+def _only_longer(before: MemberRow | None, after: MemberRow, now_s: float) -> bool:
+    """Say whether a member only goes on living: it was alive, and nothing but its lease and sequence differ."""
+    if before is None or now_s >= before.lease_until_s:
+        return False
+    return after == msgspec.structs.replace(before, lease_until_s=after.lease_until_s, seq=after.seq)
+
+
+def _values(row: Row) -> tuple[Value, ...]:
+    """Give a row's columns in their order."""
+    values = msgspec.structs.asdict(row)
+    values["offers"] = "{}" if not row.offers else msgspec.json.encode(row.offers).decode()
+    values["state"] = row.state.value
+    return tuple(values.values())
+
+
+def _rows(found: Iterable[Sequence[object]]) -> dict[str, Row]:
+    rows = {}
+    for each in found:
+        read = _named(_ROW, each, truth="confirmed")
+        read["offers"] = _from_json(read["offers"])
+        row = _made(read, Row)
+        rows[row.id] = row
+    return rows
+
+
+def lines_of(name: str, found: Iterable[Sequence[object]]) -> list[Line]:
+    """Read lines of the journal as `journal_statement` selected them."""
+    return [_made({"set": name, **dict(zip(_LINE, each, strict=True))}, Line) for each in found]
+
+
+def journal_statement(item: str | None) -> str:
+    """Select lines: the values are the set, the last number seen, the item where one is asked for, and how many."""
+    where = "set_name = ? AND number > ?" + ("" if item is None else " AND item = ?")
+    return f"SELECT {', '.join(_LINE)} FROM poise_journal WHERE {where} ORDER BY number LIMIT ?"
+
+
+def _named(fields: tuple[str, ...], values: Sequence[object], truth: str) -> dict[str, object]:
+    """Put names to columns; SQLite gives whole numbers for truth values."""
+    read = dict(zip(fields, values, strict=True))
+    read[truth] = bool(read[truth])
+    return read
+
+
+def _from_json(text: object) -> object:
+    decoded: object = msgspec.json.decode(str(text)) if text != "{}" else {}
+    return decoded
+
+
+def _made(read: object, kind: type[Kind]) -> Kind:
+    """Check what the database gave."""
+    try:
+        return msgspec.convert(read, kind)
+    except msgspec.ValidationError as error:
+        raise Unavailable(f"the store holds something that Poise did not write: {error}") from error
