@@ -12,9 +12,10 @@ from cronsim import CronSim
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from poise.move.budgets import Budget, Started, _in_scope, allowed_moves
+from poise.model.common import Budget, Window
+from poise.move.budgets import Started, _in_scope, allowed_moves
 from poise.move.guards import GuardFacts, Refusal, Watched, judge, watch_total
-from poise.move.windows import Window, _end, in_window, parse_duration
+from poise.move.windows import _end, in_window, parse_duration
 
 budgets_module = import_module("poise.move.budgets")
 guards_module = import_module("poise.move.guards")
@@ -134,7 +135,7 @@ def by_definition(budgets: list[Budget], ledger: list[Started]) -> int:
         for entry in ledger:
             same = {"workload": (entry.workload, entry.namespace) == ("api", "shop"), "cluster": True}
             same["namespace"] = entry.namespace == "shop"
-            if same[budget.scope] and (entry.in_flight or NOW_S - entry.at_s < budget.window_s):
+            if same[budget.scope] and (entry.in_flight or NOW_S - entry.at_s < budget.window_seconds):
                 limit -= entry.count
         rooms.append(max(0, limit))
     return min(rooms)
@@ -197,7 +198,7 @@ def test_a_budget_that_counts_only_its_workload_breaks_the_law(monkeypatch: pyte
 
 def test_a_refusal_that_frees_with_the_first_entry_breaks_the_law(monkeypatch: pytest.MonkeyPatch) -> None:
     def first_entry(budget: Budget, _limit: int, _used: int, counted: list[Started]) -> float:
-        return min(entry.at_s for entry in counted) + budget.window_s
+        return min(entry.at_s for entry in counted) + budget.window_seconds
 
     monkeypatch.setattr(budgets_module, "_frees_s", first_entry)
     ledger = [Started(NOW_S - age_s, "api", "shop") for age_s in (100, 200)]

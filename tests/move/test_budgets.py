@@ -11,7 +11,8 @@ import msgspec
 import pytest
 
 from poise.errors import InvalidSpec
-from poise.move.budgets import UNLIMITED, Allowance, Budget, Started, allowed_moves
+from poise.model.common import Budget
+from poise.move.budgets import UNLIMITED, Allowance, Started, allowed_moves
 
 ROWS = json.loads((Path(__file__).parent.parent / "data" / "budgets.json").read_text())["rows"]
 NOW_S = 1_800_000_000

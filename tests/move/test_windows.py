@@ -11,8 +11,9 @@ import msgspec
 import pytest
 
 from poise.errors import InvalidSpec
+from poise.model.common import Window
 from poise.move.guards import GuardFacts, judge
-from poise.move.windows import Window, WindowText, choose_windows, in_window, parse_duration, parse_window
+from poise.move.windows import WindowText, choose_windows, in_window, parse_duration, parse_window
 
 TEXTS = json.loads((Path(__file__).parent.parent / "data" / "capacity_input.json").read_text())
 NIGHT = Window("0 2 * * *", "4h")

@@ -191,31 +191,27 @@ class Member:
             self._holding, orders = leave(self._holding)
             self._carry_out(orders)
             self._wake.set()
-        with suppress(TimeoutError):
-            await self._wait(lambda: not busy(self._holding), self._terms.release_s)
-        if busy(self._holding):
-            self._end()
-            await self._wait(lambda: not busy(self._holding), None)
-        with suppress(TimeoutError):
+        if await self._wait(lambda: not busy(self._holding), self._terms.release_s):
             await self._wait(lambda: self._left and not self._holding.pieces, self._terms.lease_s)
+        else:
+            self._end()
+            await self._wind_up()
 
     async def _wind_up(self) -> None:
         """After a failure: see work end while there is time, and say once more what has stopped."""
-        with suppress(TimeoutError):
-            await self._wait(lambda: not busy(self._holding), self._settings.patience_s)
+        await self._wait(lambda: not busy(self._holding), self._settings.patience_s)
         self._leaving = self._leaving or self._settings.leaving
         self._holding, said = speak(self._holding, weight=self._settings.weight, leaving=self._leaving)
         with suppress(PoiseError, TimeoutError):
-            async with asyncio.timeout(self._settings.patience_s):
-                await self._link.beat(said)
+            await asyncio.wait_for(self._link.beat(said), self._settings.patience_s)
 
     def _open(self) -> StoreLink:
         """Make the link; a text is the address of a store, which is then this member's own."""
+        if not isinstance(self._where, str):
+            return StoreLink(self._where, self._settings.set, self.name, self._process)
         from poise.stores.open import open_store
 
-        store = open_store(self._where) if isinstance(self._where, str) else self._where
-        closes = isinstance(self._where, str)
-        return StoreLink(store, self._settings.set, self.name, self._process, closes=closes)
+        return StoreLink(open_store(self._where), self._settings.set, self.name, self._process, closes=True)
 
     # The loops.
 
@@ -242,7 +238,7 @@ class Member:
             async with asyncio.timeout(self._terms.lease_s / 2):
                 answer = await self._link.beat(said)
         except (Unavailable, Conflict, TimeoutError) as error:
-            _log.warning("member.unheard member=%s seq=%d reason=%s", self.name, said.seq, error or "no answer in time")
+            _log.warning("member.unheard member=%s seq=%d reason=%s", self.name, said.seq, str(error) or "timeout")
             return False
         match answer:
             case Reply():
@@ -336,12 +332,15 @@ class Member:
         if self._on_beat is not None:
             self._on_beat(untils)
 
-    async def _wait(self, met: Callable[[], bool], timeout_s: float | None) -> None:
-        """Wait until something is so; every change of what is held is a reason to look."""
-        async with asyncio.timeout(timeout_s):
+    async def _wait(self, met: Callable[[], bool], timeout_s: float) -> bool:
+        """Wait until something is so, and say whether it is; every change of what is held is a reason to look."""
+        loop = asyncio.get_running_loop()
+        last_s = loop.time() + timeout_s
+        with suppress(TimeoutError):
             while not met():
                 self._moved.clear()
-                await self._moved.wait()
+                await asyncio.wait_for(self._moved.wait(), last_s - loop.time())
+        return met()
 
 
 _VERBS: dict[type[Order], str] = {Start: "gained", Finish: "releasing", Stop: "lost"}

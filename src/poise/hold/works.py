@@ -1,4 +1,4 @@
-"""The work on items: every gain is followed by exactly one loss, never both at once, and a loss that hangs is noticed."""
+"""The work on items: every gain is followed by exactly one loss, never both at once; a loss that hangs is noticed."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from poise.decide.ramp import RampPolicy, RampState, RampWhy, next_step_s, ramp
 from poise.decide.split import Action, Split, binding_term, next_action, restores_minimum, split, steps
 from poise.errors import Fault, InvalidSpec
 from poise.jobs.entries import CapacityEntry, Counts, Planned, SplitEntry, Told
-from poise.jobs.waiting import budgets_of, waits_of, windows_of
+from poise.jobs.waiting import waits_of
 from poise.jobs.what_if import WhatIf, check_members, check_workloads, refuse
 from poise.model import CapacitySplit
 from poise.model import Pool as DocumentPool
@@ -197,11 +197,11 @@ def _guard_facts(
     ]
     return GuardFacts(
         now_s=now_s,
-        windows=windows_of(guards),
+        windows=guards.windows,
         cooldown_s=guards.cooldown_seconds,
         last_action_s=seen.last_action_at.timestamp() if seen.last_action_at else None,
         total=_watched(seen, workload.replicas, now_s),
-        budgets=budgets_of(guards),
+        budgets=guards.budgets,
         ledger=ledger,
         replicas={"workload": workload.replicas, "namespace": everything, "cluster": everything},
         workload=workload.name,

@@ -25,7 +25,6 @@ from poise.decide.partition_values import (
 )
 from poise.decide.partitions import plan_partitions
 from poise.errors import Conflict
-from poise.jobs.waiting import windows_of
 from poise.model.ownership import OWNED, MemberRow, OwnerState, Row, SetRow
 from poise.move.executor import Applied, Snapshot, apply_plan, lead, snapshot
 from poise.move.guards import in_window
@@ -158,8 +157,7 @@ def _partition(row: Row) -> Partition:
 
 
 def _open(facts: Snapshot, now: datetime | None) -> bool:
-    windows = windows_of(facts.job.guards)
-    return not windows or in_window(windows, now or clock.now()).open
+    return in_window(facts.job.guards.windows, now or clock.now()).open
 
 
 def _standings(members: dict[str, MemberRow], now_s: float) -> tuple[tuple[str, int, bool, bool, int], ...]:

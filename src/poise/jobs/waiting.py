@@ -9,20 +9,10 @@ import msgspec
 
 from poise.decide.plan import Move
 from poise.jobs.entries import PlannedMove, Waits
-from poise.model.common import Guards, MoveGuards
-from poise.move.budgets import Allowance, Budget, allowed_moves
-from poise.move.guards import GuardFacts, Window, judge
+from poise.model.common import MoveGuards
+from poise.move.budgets import Allowance, allowed_moves
+from poise.move.guards import GuardFacts, judge
 from poise.move.refusal import Refusal
-
-
-def windows_of(guards: Guards) -> list[Window]:
-    """Read a document's windows."""
-    return [Window(each.schedule, each.duration, each.timezone) for each in guards.windows]
-
-
-def budgets_of(guards: Guards) -> list[Budget]:
-    """Read a document's budgets."""
-    return [Budget(each.limit, each.window_seconds, each.scope) for each in guards.budgets]
 
 
 def waits_of(refusal: Refusal | None) -> Waits | None:
@@ -38,11 +28,11 @@ class Gate(msgspec.Struct, frozen=True):
 
     def refusal(self) -> Refusal | None:
         """Ask the guards that hold for all hand-overs alike."""
-        return judge("move", GuardFacts(now_s=self.now_s, windows=windows_of(self.guards), cooldown_s=0))
+        return judge("move", GuardFacts(now_s=self.now_s, windows=self.guards.windows, cooldown_s=0))
 
     def allowance(self, items: int) -> Allowance:
         """Ask the budgets how many hand-overs may start; nothing is under way in a document."""
-        return allowed_moves(budgets_of(self.guards), [], self.now_s, items)
+        return allowed_moves(self.guards.budgets, [], self.now_s, items)
 
     def hold(self, moves: Iterable[Move], *, alive: Collection[str], items: int) -> list[PlannedMove]:
         """Mark the moves that must wait; a move from a member that is gone is recovery and never does."""

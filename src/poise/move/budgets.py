@@ -11,20 +11,13 @@ import msgspec
 from poise.errors import InvalidSpec, invalid
 from poise.inputs import whole
 from poise.instants import first_second, instant, quoted, span
+from poise.model.common import Budget
 from poise.move.refusal import Code, Refusal
 
 Scope = Literal["workload", "namespace", "cluster"]
 
 # What is allowed where no budget limits it.
 UNLIMITED = 2**63 - 1
-
-
-class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"window_s": "windowSeconds"}):
-    """At most `limit` actions (a number, or a percentage such as "20%" of the replicas in the scope) in `window_s`."""
-
-    limit: int | str
-    window_s: int
-    scope: Scope = "workload"
 
 
 class Started(msgspec.Struct, frozen=True):
@@ -64,7 +57,7 @@ def allowed_moves(
     """Count what may start: the least over the budgets of max(0, limit - started in the window or still in flight).
 
     A percentage is of the replicas in the budget's scope, rounded up; `replicas` is one number or one for each scope.
-    The window is half-open: what started exactly `window_s` ago no longer counts.
+    The window is half-open: what started exactly `window_seconds` ago no longer counts.
     """
     instant("$.now_s", now_s)
     known = _check_ledger(ledger)
@@ -80,7 +73,7 @@ def check_budget(budget: Budget, *, path: str = "$") -> None:
     """Raise InvalidSpec where a budget breaks a rule."""
     if not isinstance(budget, Budget):
         raise invalid(path, f"expected a budget, got {type(budget).__name__}")
-    span(f"{path}.windowSeconds", whole(f"{path}.windowSeconds", budget.window_s, least=1))
+    span(f"{path}.windowSeconds", whole(f"{path}.windowSeconds", budget.window_seconds, least=1))
     if budget.scope not in get_args(Scope):
         raise invalid(f"{path}.scope", f"expected workload, namespace or cluster, got {quoted(budget.scope)}")
     if isinstance(budget.limit, str):
@@ -135,10 +128,10 @@ def _in_scope(budget: Budget, ledger: list[Started], workload: str, namespace: s
 
 def _room(path: str, budget: Budget, ledger: list[Started], now_s: float, replicas: int | Mapping[str, int]) -> _Room:
     limit = _limit(path, budget, replicas)
-    counted = [entry for entry in ledger if entry.in_flight or entry.at_s + budget.window_s > now_s]
+    counted = [entry for entry in ledger if entry.in_flight or entry.at_s + budget.window_seconds > now_s]
     used = sum(entry.count for entry in counted)
     shown = f"{budget.limit} ({limit})" if isinstance(budget.limit, str) else f"{limit}"
-    reason = f"{used} of {shown} in {budget.window_s} s started or in flight in the {budget.scope}"
+    reason = f"{used} of {shown} in {budget.window_seconds} s started or in flight in the {budget.scope}"
     return _Room(max(0, limit - used), _frees_s(budget, limit, used, counted), reason)
 
 
@@ -146,7 +139,7 @@ def _frees_s(budget: Budget, limit: int, used: int, counted: list[Started]) -> f
     """Find when enough entries have left the window: never with a limit of 0, at no known time if one is in flight."""
     if limit == 0:
         return None
-    leaves = sorted((entry.at_s + budget.window_s, entry.count) for entry in counted if not entry.in_flight)
+    leaves = sorted((entry.at_s + budget.window_seconds, entry.count) for entry in counted if not entry.in_flight)
     for leaves_s, count in leaves:
         used -= count
         if used < limit:

@@ -10,9 +10,10 @@ import msgspec
 
 from poise.inputs import whole
 from poise.instants import first_second, instant, span
-from poise.move.budgets import Allowance, Budget, Started, allowed_moves, check_budget
+from poise.model.common import Budget, Window
+from poise.move.budgets import Allowance, Started, allowed_moves, check_budget
 from poise.move.refusal import Code, Refusal
-from poise.move.windows import Window, WindowState, choose_windows, in_window, parse_duration, parse_window
+from poise.move.windows import WindowState, choose_windows, in_window, parse_duration, parse_window
 
 __all__ = [
     "Allowance",

@@ -13,6 +13,7 @@ from cronsim import CronSim, CronSimError
 
 from poise.errors import Fault, InvalidSpec, invalid
 from poise.instants import SPAN_MAX_S, date_time, quoted
+from poise.model.common import Window
 
 _SCHEDULE_CHARACTERS_MAX = 1000
 _UNIT_S = {"h": 3600, "m": 60, "s": 1}
@@ -20,14 +21,6 @@ _UNIT_S = {"h": 3600, "m": 60, "s": 1}
 _CLOCK_CHANGE = timedelta(hours=8)
 # Windows that follow each other without a gap are joined up to this many; after that the end is not worth the search.
 _JOINED_MAX = 100
-
-
-class Window(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Open on [start, start + duration) for every start that the schedule gives in its time zone."""
-
-    schedule: str
-    duration: str
-    timezone: str = "UTC"
 
 
 class WindowText(msgspec.Struct, frozen=True):
