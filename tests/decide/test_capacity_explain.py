@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from poise.decide.capacity_explain import explain_pools, explain_split
-from poise.decide.pools import Pool
 from poise.decide.split import Action, Split
+from poise.model.capacity_split import Pool
 
 
 def test_the_percentage_decided() -> None:

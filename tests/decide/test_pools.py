@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from poise.decide.pools import Pool, PoolHealth, pools_down, split_pools
+from poise.decide.pools import PoolHealth, pools_down, split_pools
 from poise.errors import InvalidSpec
+from poise.model.capacity_split import Pool
 
 ROWS = json.loads((Path(__file__).parent.parent / "data" / "pools.json").read_text())["rows"]
 THIRDS = [Pool("a", 1), Pool("b", 1), Pool("c", 1)]

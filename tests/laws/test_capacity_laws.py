@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poise.decide.capacity_check import check_next_action, check_pools, check_split
-from poise.decide.pools import Pool, split_pools
+from poise.decide.pools import split_pools
 from poise.decide.shares import Shares
 from poise.decide.split import Action, Split, after, next_action, split, steps
+from poise.model.capacity_split import Pool
 
 # The package exports functions of the same names, so the modules are asked for by their full names.
 pools_module = import_module("poise.decide.pools")

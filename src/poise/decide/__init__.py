@@ -12,13 +12,14 @@ from poise.decide.partition_values import Node, Partition, PartitionPlan, Partit
 from poise.decide.partitions import plan_partitions
 from poise.decide.plan import Certificate, Move, Plan
 from poise.decide.plan_check import check
-from poise.decide.pools import Pool, PoolSplit, split_pools
+from poise.decide.pools import PoolSplit, split_pools
 from poise.decide.ramp import RampPolicy, RampState, ramp
 from poise.decide.rendezvous import place
 from poise.decide.ring import Ring
 from poise.decide.scores import score
 from poise.decide.split import Action, Split, next_action, split
 from poise.errors import InvalidSpec
+from poise.model.capacity_split import Pool
 
 __all__ = [
     "Action",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 
-from poise.decide.pools import Pool, pool_shares, read_pools, split_pools
+from poise.decide.pools import pool_shares, read_pools, split_pools
 from poise.decide.split import (
     Action,
     Split,
@@ -18,6 +18,7 @@ from poise.decide.split import (
     split,
     steps,
 )
+from poise.model.capacity_split import Pool
 
 _REASONS = {
     Action.NONE: "nothing to do",

@@ -10,17 +10,9 @@ from poise.decide.shares import Shares, fair_shares
 from poise.errors import invalid
 from poise.inputs import unique_names, whole
 from poise.instants import instant, span
+from poise.model.capacity_split import Pool
 
 STABLE_S = 60
-
-
-class Pool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One kind of capacity: its part by weight, at least `min` and at most `max` replicas (None: no bound)."""
-
-    name: str
-    weight: int
-    min: int = 0
-    max: int | None = None
 
 
 class PoolSplit(msgspec.Struct, frozen=True):

@@ -10,15 +10,14 @@ from poise.decide.capacity_check import check_next_action, check_pools, check_sp
 from poise.decide.capacity_explain import action_reason, explain_pools, explain_split
 from poise.decide.fallback import FallbackState, with_substitutes
 from poise.decide.pool_steps import next_pool_action, pool_steps
-from poise.decide.pools import Pool, PoolHealth, PoolSplit, pools_down, split_pools
+from poise.decide.pools import PoolHealth, PoolSplit, pools_down, split_pools
 from poise.decide.ramp import RampPolicy, RampState, RampWhy, next_step_s, ramp
 from poise.decide.split import Action, Split, binding_term, next_action, restores_minimum, split, steps
 from poise.errors import Fault, InvalidSpec
 from poise.jobs.entries import CapacityEntry, Counts, Planned, SplitEntry, Told
 from poise.jobs.waiting import waits_of
 from poise.jobs.what_if import WhatIf, check_members, check_workloads, refuse
-from poise.model import CapacitySplit
-from poise.model import Pool as DocumentPool
+from poise.model import CapacitySplit, Pool
 from poise.model.capacity_split import PoolSeen, Ramp, RampRecord, SplitCounts, SplitWorkload
 from poise.move.budgets import Started
 from poise.move.guards import GuardFacts, Watched, judge, watch_total
@@ -49,7 +48,7 @@ def imagine(document: CapacitySplit, what_if: WhatIf) -> CapacitySplit:
     check_members(what_if, [pool.name for pool in spec.pools], "pool")
     pools = [
         msgspec.structs.replace(pool, weight=what_if.weights.get(pool.name, pool.weight))
-        for pool in [*spec.pools, *(DocumentPool(name=name) for name in what_if.add)]
+        for pool in [*spec.pools, *(Pool(name=name) for name in what_if.add)]
         if pool.name not in what_if.remove
     ]
     workloads = [
@@ -84,7 +83,7 @@ def explain_capacity(document: CapacitySplit, name: str, now_s: float) -> Told:
         raise InvalidSpec(Fault("", f"no workload {name!r} in {document.metadata.name}; there are {listed}"))
     if document.spec.pools:
         previous, down = _seen(document, name).pools, _down(document, now_s)
-        return Told(name, explain_pools(workload.replicas, _pools(document), previous=previous, down=down))
+        return Told(name, explain_pools(workload.replicas, document.spec.pools, previous=previous, down=down))
     made = _decide(document, workload, now_s)
     lines = explain_split(
         workload.replicas,
@@ -216,10 +215,6 @@ def _watched(seen: SplitCounts, total: int, now_s: float) -> Watched | None:
     return watch_total(Watched(seen.total.replicas, seen.total.since.timestamp(), seen.total.jumped), total, now_s)
 
 
-def _pools(document: CapacitySplit) -> list[Pool]:
-    return [Pool(pool.name, pool.weight, pool.min, pool.max) for pool in document.spec.pools]
-
-
 def _down(document: CapacitySplit, now_s: float) -> list[str]:
     """Name the pools to leave out: down, or not yet up again for the stable time."""
     named = {pool.name for pool in document.spec.pools}
@@ -229,7 +224,7 @@ def _down(document: CapacitySplit, now_s: float) -> list[str]:
 
 def _pooled(document: CapacitySplit, workload: SplitWorkload, now_s: float) -> tuple[SplitEntry, list[str]]:
     """Split over pools; the next step fills or empties one pool, or moves one replica between two."""
-    pools, seen, down = _pools(document), _seen(document, workload.name), _down(document, now_s)
+    pools, seen, down = document.spec.pools, _seen(document, workload.name), _down(document, now_s)
     made = split_pools(workload.replicas, pools, previous=seen.pools, down=down)
     action = next_pool_action([pool.name for pool in pools], seen.pools, made.replicas)
     guarded = judge(action, _guard_facts(document, workload, seen, now_s, restores=False))
