@@ -22,6 +22,7 @@ from poise.move.executor import (
     take_heartbeat,
 )
 from poise.move.heartbeat import Superseded
+from poise.move.verify import verify
 from poise.stores.memory import MemoryStore
 
 TERMS = Terms(lease_s=10, grace_s=2, release_s=30)
@@ -60,6 +61,9 @@ class World:
             else:
                 assert isinstance(order, Start)
         self.members[name] = holding
+
+    def sound(self) -> bool:
+        return verify(self.store.journal("orders", most=10_000)) is None
 
     def settle(self, rounds: int = 12, *, step_s: float = 1.0) -> None:
         for _ in range(rounds):
@@ -110,6 +114,7 @@ def test_a_member_that_joins_gets_its_share_by_hand_over_without_two_owners() ->
     assert world.loads() == {"n1": 4, "n2": 4, "n3": 4}
     moved = [item for item, row in world.facts().rows.items() if row.epoch != before[item]]
     assert len(moved) == 4, "the fewest possible"
+    assert world.sound()
 
 
 def test_a_crashed_member_is_replaced_after_lease_and_grace_and_not_before() -> None:
@@ -122,6 +127,7 @@ def test_a_crashed_member_is_replaced_after_lease_and_grace_and_not_before() -> 
         world.settle(1)
     world.settle(4)
     assert world.loads() == {"n1": 6, "n2": 6}
+    assert world.sound()
 
 
 def test_a_restart_under_the_same_name_gets_its_items_back_with_the_next_epoch() -> None:
@@ -175,6 +181,7 @@ def test_partitions_changed_10_to_4_to_10_go_on_from_their_epochs() -> None:
     assert len(rows) == 10
     assert all(rows[str(number)].epoch > before[str(number)] for number in range(4, 10))
     assert sum(world.loads().values()) == 10
+    assert world.sound()
 
 
 def test_a_set_deleted_while_owned_ends_when_its_owners_let_go() -> None:

@@ -149,3 +149,17 @@ class Reply(msgspec.Struct, frozen=True):
     seq: int
     granted: tuple[Granted, ...] = ()
     release: tuple[Release, ...] = ()
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of the journal: a transition of one item (or of the set itself, where the item is empty)."""
+
+    set: str
+    item: str
+    transition: str
+    member: str | None
+    epoch: int
+    at_s: float
+    reason: str
+    term: int = 0
+    number: int = 0  # Given by the store; it grows within a set.

@@ -17,6 +17,7 @@ from poise.model.ownership import (
     RETIREMENT,
     Heartbeat,
     LeaderRow,
+    Line,
     MemberRow,
     OwnerState,
     Reply,
@@ -26,7 +27,7 @@ from poise.model.ownership import (
 from poise.move.election import elect
 from poise.move.handoff import Action, Ask, Cancel, Event, Expire, Grant, Refused, Retarget, Retire, Standing, step
 from poise.move.heartbeat import Stale, Superseded, beat, next_generation, register, standing
-from poise.stores.base import Line, Transaction
+from poise.stores.base import Transaction
 
 _GENERATIONS_AHEAD_MAX = 1
 
@@ -248,7 +249,7 @@ def _write(
             item=item,
             transition=action.transition,
             member=action.member,
-            epoch=after[item].epoch if item in after else before[item].epoch,
+            epoch=action.epoch,
             at_s=tx.now_s,
             reason=action.reason,
             term=term,

@@ -34,6 +34,7 @@ class Wrote(msgspec.Struct, frozen=True):
     transition: Transition
     member: str | None
     reason: str
+    epoch: int
 
 
 class Refused(msgspec.Struct, frozen=True):
@@ -274,7 +275,7 @@ def _retire(row: Row, event: Retire) -> Outcome:
         return _refuse(row, f"it is {row.state}")
     if event.within_count:
         return _refuse(row, "it is within the count of the set")
-    return None, (Wrote(Transition.T9, None, RETIREMENT),)
+    return None, (Wrote(Transition.T9, None, RETIREMENT, row.epoch),)
 
 
 def _free(
@@ -304,7 +305,7 @@ def _free(
 def _wrote(row: Row, transition: Transition, member: str | None, reason: str, now_s: float) -> Outcome:
     """Write one transition: the revision grows, and the journal gets its line."""
     after = msgspec.structs.replace(row, revision=row.revision + 1, since_s=now_s, reason=reason)
-    return after, (Wrote(transition, member, reason),)
+    return after, (Wrote(transition, member, reason, row.epoch),)
 
 
 def _refuse(row: Row, reason: str) -> Outcome:

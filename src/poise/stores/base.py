@@ -20,25 +20,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 
-import msgspec
+from poise.model.ownership import LeaderRow, Line, MemberRow, Row, SetRow
 
-from poise.model.ownership import LeaderRow, MemberRow, Row, SetRow
+__all__ = ["Answer", "Line", "Store", "Transaction"]
 
 Answer = TypeVar("Answer")
-
-
-class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the journal: a transition of one item (or of the set itself, where the item is empty)."""
-
-    set: str
-    item: str
-    transition: str
-    member: str | None
-    epoch: int
-    at_s: float
-    reason: str
-    term: int = 0
-    number: int = 0  # Given by the store; it grows within a set.
 
 
 class Transaction(Protocol):
