@@ -18,6 +18,7 @@ _VERBS = {
     "plan": "Show what would move, why, and that it is the least possible.",
     "explain": "Say why an item is where it is, why not elsewhere, and what would move it.",
     "simulate": "Replay joins, leaves and growth under several policies, side by side.",
+    "drill": "Try the hand-over protocol in seeded worlds of faults.",
     "history": "Print the story of an item from a store's journal.",
     "verify": "Replay a journal against the laws and name the first that is broken.",
     "completion": "Print the completion script of a shell.",
