@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from operator import eq
+from typing import TypeVar
+
+import msgspec
 
 from poise.errors import InvalidSpec, invalid
+
+Made = TypeVar("Made", bound=msgspec.Struct)
 
 
 def text_names(path: str, names: Iterable[str]) -> list[str]:
@@ -57,6 +62,18 @@ def mapping(path: str, value: object) -> None:
     """Refuse what is no mapping."""
     if not isinstance(value, Mapping):
         raise invalid(path, f"expected a mapping, got {type(value).__name__}")
+
+
+def as_struct(path: str, given: Made | Mapping[str, object], kind: type[Made]) -> Made:
+    """Take a value as it is, or make it of a plain mapping such as JSON gives."""
+    if isinstance(given, kind):
+        return given
+    if not isinstance(given, Mapping):
+        raise invalid(path, f"expected a {kind.__name__} or a mapping, got {type(given).__name__}")
+    try:
+        return msgspec.convert(dict(given), kind)
+    except msgspec.ValidationError as error:
+        raise invalid(path, f"expected a {kind.__name__}: {error}") from None
 
 
 def text(path: str, value: object) -> str:

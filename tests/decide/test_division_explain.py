@@ -7,9 +7,12 @@ from fractions import Fraction
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from poise.decide.divide import Draw, Record, divide
-from poise.decide.division_explain import explain_division
+from poise.decide.divide import Draw, Record, Step, divide
+from poise.decide.division import with_step
+from poise.decide.division_explain import explain_division, tell_decision
 from poise.decide.fleet import divide_fleet
 from poise.errors import InvalidSpec
 
@@ -126,7 +129,7 @@ def test_other_strategies_are_told() -> None:
 def test_debts_are_told() -> None:
     told = explain_division(divide_fleet({"x": 3, "y": 3}, {"a": 1, "b": 1, "c": 5})["y"])
     assert "by what the clusters are owed" in told[0]
-    assert any("over all workloads it was owed 3/7, with its fraction 6/7, so it got one more" in each for each in told)
+    assert any("so far it was owed 3/7, with its fraction 6/7, so it got one more" in each for each in told)
     long = {"a": Fraction(-123456789, 100000007), "b": Fraction(1, 2)}
     told = explain_division(divide(3, PAIR, debt=long))
     assert "it was owed about -1.23, with its fraction about -0.73, so it did not get one more" in told[1]
@@ -141,22 +144,65 @@ def test_a_step_of_a_fleet_repair_is_told() -> None:
 
 def test_removed_clusters_are_told_and_no_clusters_too() -> None:
     told = explain_division(divide(6, PAIR, last={"a": 3, "old": 3}))
-    assert "old: it is no longer a cluster, so its 3 went elsewhere." in told
+    assert "old: it had 3, and it is no longer a cluster." in told
+    assert explain_division(divide(7, {}, last={"old": 7}))[1:] == [
+        "old: it had 7, and it is no longer a cluster.",
+        "7 replicas are unplaced until there is a cluster.",
+    ]
+    assert explain_division(divide(1, {}))[-1] == "1 replica is unplaced until there is a cluster."
+    assert explain_division(divide(0, {}))[-1] == "There is nothing to place."
     assert explain_division(divide(4, {})) == [
         "4 replicas over 0 clusters by StaticWeight; there is no cluster.",
-        "A cluster would change it.",
+        "4 replicas are unplaced until there is a cluster.",
     ]
     assert explain_division(divide(0, {"a": 1}))[-1] == "With 1 replica: a 0 -> 1."
 
 
-def test_what_one_replica_more_or_less_would_do_is_what_it_does() -> None:
-    division = divide(7, {"a": 1, "b": 1, "c": 1}, seed="cart")
+def test_one_replica_more_or_less_names_who_may_change_and_not_who_wins() -> None:
+    told = explain_division(divide(6, FOUR, last={"a": 2, "b": 2, "c": 1, "d": 1}))
+    assert told[-2:] == [
+        "With 7 replicas one of c, d would get one more.",
+        "With 5 replicas one of a, b would have one less.",
+    ]
+    # 7 over 3:1:1 is 21/5, 7/5, 7/5, and 8 is 24/5, 8/5, 8/5; with a at most 4 the others get 2 each.
+    assert explain_division(divide(7, {"a": 3, "b": 1, "c": 1}, maximum={"a": 4}, last={"a": 4, "b": 2, "c": 1}))[
+        -2
+    ] == ("With 8 replicas: c 1 -> 2.")
+    assert explain_division(divide(1, {"a": 1}, maximum={"a": 1}))[-2] == "With 2 replicas: nothing changes."
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 30), st.lists(st.integers(0, 4), min_size=1, max_size=5), st.data())
+def test_what_one_replica_would_do_holds_whatever_is_owed(replicas: int, pulls: list[int], data: st.DataObject) -> None:
+    """In a fleet debts decide a draw: the sentence holds for all of them."""
+    weights = {f"c{number}": pull for number, pull in enumerate(pulls)}
+    division = divide(replicas, weights, seed=str(data.draw(st.integers(0, 99))))
+    debt = {name: data.draw(st.fractions(-2, 2, max_denominator=9)) for name in weights}
     told = explain_division(division)
-    more = divide(8, {"a": 1, "b": 1, "c": 1}, last=division.replicas, seed="cart")
-    (name,) = [name for name in more.replicas if more.replicas[name] != division.replicas[name]]
-    assert told[-2].startswith(
-        f"With 8 replicas: {name} {division.replicas[name]} -> {more.replicas[name]}, drawn among"
-    )
+    for other in (replicas + 1, replicas - 1) if replicas else (1,):
+        start = f"With {other} replica{'' if other == 1 else 's'}"
+        [sentence] = [each for each in told if each.startswith((f"{start} ", f"{start}:"))]
+        after = divide(other, weights, last=division.replicas, debt=debt)
+        expected = dict(division.replicas)
+        for name, share in re.findall(r"(c\d) \d+ -> (\d+)", sentence):
+            expected[name] = int(share)
+        changed = {name: share - expected[name] for name, share in after.replicas.items() if share != expected[name]}
+        drawn = re.search(r"(one|\d+) of ([c\d, ]+) would (?:each )?(get one more|have one less)", sentence)
+        if drawn is None:
+            assert not changed, sentence
+            continue
+        assert len(changed) == (1 if drawn[1] == "one" else int(drawn[1])), sentence
+        assert set(changed) <= set(drawn[2].split(", ")), sentence
+        assert set(changed.values()) == {1 if "more" in drawn[3] else -1}, sentence
+
+
+def test_a_repair_after_a_draw_is_told_beside_it() -> None:
+    drawn = divide(7, PAIR)
+    moved = with_step(drawn, Step("a", "b", "one moves from a to b"))
+    told = tell_decision(moved.record)
+    assert "it got one more, which had a chance of 1/2, and the repair took one from it" in told[1]
+    assert told[2].endswith("and the repair gave it one.")
+    assert told == explain_division(moved)[: len(told)]
 
 
 def test_a_long_list_of_clusters_is_cut() -> None:
@@ -171,6 +217,7 @@ BROKEN: list[tuple[dict[str, object], str]] = [
     ({"quotas": {}}, "$.quotas: expected the clusters of the weights"),
     ({"quotas": {"a": "x", "b": "1"}}, "$.quotas['a']: expected a fraction such as 7/2"),
     ({"draws": [Draw(1, "exact", {"a": "1/2"}, ["b"])]}, "$.draws[0]: expected winners that have odds"),
+    ({"draws": [Draw(1, "fraction", {"a": "0"}, ["a"])]}, "$.draws[0].odds: expected odds above 0"),
     ({"draws": [Draw(1, "exact", {"a": "?"}, ["a"])]}, "$.draws[0].odds['a']: expected a fraction"),
 ]
 

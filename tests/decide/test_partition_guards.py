@@ -105,6 +105,11 @@ class TestGuards:
         assert told(plan, "release") == {"2": ("n1", "n2"), "3": ("n1", "n2")}
         assert told(plan, "cancel") == {"0": ("n1", None), "1": ("n1", None)}
 
+    def test_only_as_many_get_other_targets_as_the_node_has_too_much(self) -> None:
+        before = rows(range(4), REQUESTED, "n1", "n9") + rows(range(4, 8), PENDING, "n2")
+        plan = sound_plan(before, nodes("n1 n2 n3"), PartitionPolicy(8))
+        assert (plan.quotas["n1"], list(told(plan, "release")), kinds(plan)["cancel"]) == (3, ["3"], 3)
+
     def test_a_lost_row_is_never_revived_at_its_epoch(self) -> None:
         row = Partition("1", REQUESTED, "n1", "n3", 4, lease_until_s=5.0)
         plan = sound_plan([*assigned(n1=1), row], nodes("n1", gone="n3"), PartitionPolicy(2), 6.0)
@@ -155,6 +160,11 @@ class TestTimeouts:
         plan = sound_plan([*assigned(n1=1), late], nodes("n1 n2"), PartitionPolicy(2), 31.0)
         assert plan.notices == {"1": "n1 is 1 s past its deadline to let go; its lease is not renewed any more"}
         assert kinds(sound_plan([*assigned(n1=1), late], nodes("n1 n2"), PartitionPolicy(2), 35.0)) == {"unassign": 1}
+
+    def test_a_deadline_means_nothing_to_a_row_that_is_not_asked_for(self) -> None:
+        row = Partition("0", ASSIGNED, "n1", deadline_s=-100.0)
+        plan = sound_plan([row], nodes("n1"), PartitionPolicy(1))
+        assert (plan.steps, plan.notices, plan.unowned) == ([], {}, {})
 
     def test_wait_reports_and_writes_nothing(self) -> None:
         policy = PartitionPolicy(2, on_release_timeout=ReleaseTimeout.WAIT)
@@ -213,6 +223,16 @@ class TestReservations:
         settled = Settled(before, known, policy, 5.0)
         assert [(row.owner, row.epoch) for row in settled.rows[:2]] == [("n1", 5), ("n1", 5)]
         assert settled.releases.total() == 0
+
+    @pytest.mark.parametrize(
+        ("target", "reason", "heir"), [(None, "", "n1"), ("n2", "", "n2"), (None, RETIREMENT, None), ("n9", "", "n9")]
+    )
+    def test_a_superseded_process_that_was_letting_go(self, target: str | None, reason: str, heir: str | None) -> None:
+        """Its own name is the target only where none is set, and never for a retirement."""
+        row = Partition("0", PENDING, "n1", target, 4, owner_incarnation=1, lease_until_s=0.0, reason=reason)
+        known = [Node("n1", incarnation=2), Node("n2")]
+        plan = sound_plan([row], known, PartitionPolicy(1), 5.0)
+        assert told(plan, "unassign") == {"0": ("n1", heir)}
 
     @pytest.mark.parametrize("name", ["n1", "n2"])
     def test_the_ceiling_waits_for_what_comes_back(self, name: str) -> None:
@@ -286,7 +306,9 @@ class TestPoisonGuard:
         before = [replace(row, offers={"n2": 3}) for row in assigned(n1=2)]
         plan = sound_plan(before, nodes("n1 n2"), PartitionPolicy(2))
         assert plan.steps == []
-        assert [wait.code for wait in plan.moves_waiting] == ["refused"]
+        assert [(wait.code, wait.reason) for wait in plan.moves_waiting] == [
+            ("refused", "offered 3 times to n2 and never confirmed; no other node has room")
+        ]
         one_refused = [assigned(n1=2)[0], before[1]]
         plan = sound_plan(one_refused, nodes("n1 n2"), PartitionPolicy(2))
         assert told(plan, "release") == {"0": ("n1", "n2")}

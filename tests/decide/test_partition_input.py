@@ -40,6 +40,7 @@ GOOD_ROW, GOOD_NODE, GOOD_POLICY = Partition("0"), Node("n1"), PartitionPolicy(1
         ({"lease_until_s": float("nan")}, "$.partitions[0].lease_until_s: expected seconds, got nan"),
         ({"deadline_s": "soon"}, "$.partitions[0].deadline_s: expected seconds, got 'soon'"),
         ({"offers": {"n1": 0.5}}, "$.partitions[0].offers['n1']: expected a whole number, got 0.5"),
+        ({"offers": []}, "$.partitions[0].offers: expected a mapping of names, got list"),
         ({"offers": 3}, "$.partitions[0].offers: expected a mapping of names, got int"),
     ],
 )
@@ -72,7 +73,7 @@ def test_a_bad_node_is_refused_with_its_place(changes: dict[str, object], fault:
     [
         ({"count": -1}, "$.policy.count: expected >= 0, got -1"),
         ({"count": 1e308}, "$.policy.count: expected a whole number, got 1e+308"),
-        ({"count": 10**30}, f"$.policy.count: expected <= 1000000, got {10**30}"),
+        ({"count": 10**30}, f"$.policy.count: expected <= 100000, got {10**30}"),
         ({"lease_s": -1}, "$.policy.lease_s: expected >= 0, got -1"),
         ({"grace_s": True}, "$.policy.grace_s: expected seconds, got True"),
         ({"release_s": 10**400}, "$.policy.release_s: expected seconds, got 1000"),

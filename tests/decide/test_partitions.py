@@ -210,6 +210,16 @@ def test_what_was_never_confirmed_leaves_first_then_the_highest_numbers() -> Non
     assert [step.partition for step in plan.steps] == ["1", "5", "4"]
 
 
+def test_free_partitions_are_given_in_numeric_order() -> None:
+    plan = sound_plan(rows([10, 9, 1, 2, 0], UNASSIGNED), nodes("n1"), PartitionPolicy(12))
+    assert [step.partition for step in plan.steps] == [str(number) for number in range(12)]
+
+
+def test_surplus_goes_to_a_light_node_as_to_a_new_one() -> None:
+    plan = sound_plan(assigned(n1=5, n2=1, n3=3), nodes("n1 n2 n3"), PartitionPolicy(9))
+    assert told(plan, "release") == {"4": ("n1", "n2"), "3": ("n1", "n2")}
+
+
 def test_draining_with_nobody_to_take_over_keeps_what_it_has() -> None:
     plan = sound_plan(assigned(n1=2), nodes("", draining="n1"), PartitionPolicy(2))
     assert plan.steps == []

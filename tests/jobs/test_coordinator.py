@@ -54,7 +54,7 @@ class World:
         holding, said = speak(self.members[name])
         answer = self.store.transact("orders", lambda tx: take_heartbeat(tx, "orders", name, said))
         assert isinstance(answer, Reply)
-        holding, orders = hear(holding, answer, self.now_s)
+        holding, orders = hear(holding, answer, self.now_s, self.now_s)
         for order in orders:
             if isinstance(order, Finish | Stop):
                 holding = stopped(holding, order.item, order.epoch)
@@ -142,6 +142,19 @@ def test_a_restart_under_the_same_name_gets_its_items_back_with_the_next_epoch()
     world.settle(20)
     after = {item: row.epoch for item, row in world.facts().rows.items() if row.owner == "n2"}
     assert after == {item: epoch + 1 for item, epoch in before.items()}
+
+
+def test_a_member_that_leaves_to_restart_is_not_given_back_what_it_lets_go_of() -> None:
+    world = World(2, "n1", "n2", terms=msgspec.structs.replace(TERMS, restart_grace_s=30))
+    world.settle()
+    holding = world.members["n1"]
+    for item, piece in holding.pieces.items():
+        holding = stopped(holding, item, piece.epoch)
+    _, said = speak(holding, leaving="restart")
+    world.store.transact("orders", lambda tx: take_heartbeat(tx, "orders", "n1", said))
+    [row] = [row for row in world.facts().rows.values() if row.owner != "n2"]
+    assert (row.state, row.target, row.reason) == ("Unassigned", "n1", "restart")
+    assert row.deadline_s == world.now_s + 30
 
 
 def test_a_drained_member_hands_everything_over() -> None:

@@ -30,6 +30,7 @@ from poise.decide.partition_values import (
     StepKind,
 )
 from poise.decide.partitions import plan_partitions
+from poise.decide.shares import Shares
 
 World = tuple[list[Partition], list[Node], PartitionPolicy]
 FULL = PartitionPolicy(12, budgets=MoveBudgets(2, 4, 4))
@@ -115,6 +116,8 @@ MUTATIONS: list[tuple[str, object, str, object, str]] = [
     ("uneven", partitions, "spread", lambda *_: 99, "the certificate says spread 99"),
     ("uneven", partitions, "choose_quotas", lambda *_: {"n1": 5, "n2": 4, "n3": 3}, "its share 4 and its turn give 4"),
     ("fresh", partitions, "score", lambda _, name: -ord(name[-1]), "has quota"),
+    ("uneven", partitions, "_held", lambda *_: {"n1": 0}, "held says {'n1': 0}"),
+    ("fresh", partitions, "share_out", lambda *_: Shares([3, 3, 3, 2, 2], 1), "owed says"),
     ("lost", partitions, "unowned", lambda *_: {}, "is unowned without a reason"),
     ("lost", Facts, "is_due", _is_lost, "its lease and grace have not ended"),
     ("expired", partitions._Planning, "free_lost", _nothing, "is not taken from n9"),
@@ -149,6 +152,44 @@ def test_a_broken_planner_is_caught(
 ) -> None:
     monkeypatch.setattr(place, name, broken)
     assert sentence in faults(WORLDS[world])
+
+
+@pytest.mark.parametrize(
+    ("step", "sentence"),
+    [
+        (Step(StepKind.ASSIGN, "9", None, "n1", "x"), "9 has a step but no row"),
+        (Step(StepKind.ASSIGN, "1", None, "n1", ""), "assign of 1 has no reason"),
+        (Step(StepKind.ASSIGN, "1", "n1", "n2", "x"), "assign of 1 to n2: its owner is None, not n1"),
+        (Step(StepKind.ASSIGN, "1", None, "n9", "x"), "assign of 1 to n9: n9 is gone or never confirmed it"),
+        (Step(StepKind.ASSIGN, "5", None, "n1", "x"), "assign of 5 to n1: the set is smaller than that"),
+        (Step(StepKind.RELEASE, "1", None, "n1", "x"), "release of 1 to n1: no live owner could answer"),
+        (Step(StepKind.RELEASE, "0", "n1", None, "x"), "release of 0 to None: a release needs a target"),
+        (Step(StepKind.RELEASE, "0", "n1", "n1", "x"), "release of 0 to n1: n1 is active, or its owner"),
+        (Step(StepKind.RELEASE, "2", "n2", "n1", "x"), "release of 2 to n1: its target n1 is not gone"),
+        (
+            Step(StepKind.RELEASE, "4", "n2", None, "x"),
+            "release of 4 to None: a retirement is for nobody, and is asked for",
+        ),
+        (Step(StepKind.RELEASE, "3", "n2", "n1", "x"), "release of 3 to n1: n1 never confirmed it"),
+        (Step(StepKind.CANCEL, "0", "n1", None, "x"), "cancel of 0 to None: only a request that is not acknowledged"),
+        (Step(StepKind.CANCEL, "4", "n2", None, "x"), "cancel of 4 to None: a retirement is never cancelled"),
+        (Step(StepKind.UNASSIGN, "0", "n1", None, "x"), "unassign of 0 to None: its lease and grace have not ended"),
+        (Step(StepKind.UNASSIGN, "1", None, None, "x"), "unassign of 1 to None: nobody owns it"),
+        (Step(StepKind.UNASSIGN, "2", "n2", None, "x"), "unassign of 2 to None: its target should be n1"),
+        (
+            Step(StepKind.RETIRE, "1", None, None, "x"),
+            "retire of 1 to None: the set has 4 partitions, it is one of them",
+        ),
+        (Step(StepKind.RETIRE, "4", "n2", None, "x"), "retire of 4 to None: only an Unassigned row is retired"),
+    ],
+)
+def test_a_step_that_the_table_does_not_allow_is_named(step: Step, sentence: str) -> None:
+    """0 is n1's, 1 is free, 2 is let go of for n1, 3 is n2's and n1 refused it, 4 and 5 are beyond the count."""
+    before = assigned(n1=1) + rows([2], PENDING, "n2", "n1") + rows([4], REQUESTED, "n2") + rows([5], UNASSIGNED)
+    before += [replace(row, offers={"n1": 3}) for row in rows([3], ASSIGNED, "n2")]
+    known, policy = nodes("n1 n2"), PartitionPolicy(4)
+    plan = replace(sound_plan(before, known, policy), steps=[step])
+    assert check_partitions(plan, before, known, now_s=0.0, policy=policy)[0].startswith(sentence)
 
 
 def test_an_owned_row_is_never_given_to_another() -> None:

@@ -1,7 +1,7 @@
 """The store of the explored world: facts that never change, and a transaction over them with the promises of the port.
 
-All times stand relative to one instant, NOW, and every number that only grows (revision, term, sequence) stands relative
-to a fixed mark. So two situations that differ only in how long ago they began are one state.
+All times stand relative to one instant, NOW, and every number that only grows (revision, term, sequence) relative to a
+fixed mark. So two situations that differ only in how long ago they began are one state.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from poise.stores.base import Line
 NOW = 100.0
 MARK = 10  # Where revisions, terms and the newest sequence number of a process stand.
 OLDEST = 7  # A sequence number below this one is older than everything in flight.
-LONG_AGO = NOW - 4.0
 replace = msgspec.structs.replace
 
 
@@ -145,11 +144,35 @@ class FactsTransaction:
         self.lines += lines
 
 
+class BlindTransaction(FactsTransaction):
+    """What no store may be: it lets a leader write over rows as the leader saw them, without comparing."""
+
+    def __init__(self, facts: Facts, view: Facts) -> None:
+        """Begin with rows that may be old."""
+        super().__init__(facts)
+        self._view = {row.id: row for row in view.rows}
+
+    def rows(self) -> dict[str, Row]:
+        """Give the rows that the leader saw."""
+        return dict(self._view)
+
+    def write_rows(self, rows: Iterable[Row]) -> None:
+        """Write over anything."""
+        self._rows.update({row.id: row for row in rows if row.id in self._rows})
+
+    def bury_rows(self, rows: Iterable[Row]) -> None:
+        """Bury anything."""
+        super().bury_rows(self._rows[row.id] for row in rows if row.id in self._rows)
+
+
 def normal(facts: Facts) -> Facts:
-    """Forget what no guard looks at, so that equal situations are equal."""
+    """Forget what no guard looks at: what is over is over, however long ago (grace is at most 1)."""
     return Facts(
         replace(facts.job, revision=MARK, quarantine_until_s=max(facts.job.quarantine_until_s, NOW)),
-        tuple(replace(each, seq=max(each.seq, OLDEST), lease_until_s=_recent(each.lease_until_s)) for each in facts.members),
+        tuple(
+            replace(each, seq=max(each.seq, OLDEST), lease_until_s=max(each.lease_until_s, NOW))
+            for each in facts.members
+        ),
         tuple(map(_normal_row, facts.rows)),
         facts.tombstones,
     )
@@ -158,18 +181,14 @@ def normal(facts: Facts) -> Facts:
 def _normal_row(row: Row) -> Row:
     return replace(
         row,
-        lease_until_s=_recent(row.lease_until_s) if row.state in OWNED else 0.0,
-        deadline_s=None if row.deadline_s is None else _recent(row.deadline_s),
-        offers=dict(sorted(row.offers.items())),
+        lease_until_s=max(row.lease_until_s, NOW - 1.0) if row.state in OWNED else 0.0,
+        deadline_s=None if row.deadline_s is None else max(row.deadline_s, NOW),
+        offers={},
         since_s=0.0,
         reason=row.reason if row.reason in (RESTART, RETIREMENT) else "",
         plan=0,
         revision=MARK,
     )
-
-
-def _recent(moment_s: float) -> float:
-    return max(moment_s, LONG_AGO)
 
 
 def shifted(facts: Facts, by_s: float) -> Facts:

@@ -1,16 +1,18 @@
-"""The processes of the explored world: the real state machine of a member, with a clock that may be late, and pauses."""
+"""The processes of the explored world: the real state machine of a member, a clock that may be late, and pauses."""
 
 from __future__ import annotations
 
 from typing import Literal
 
 import msgspec
+from tests.model.facts import MARK, NOW, OLDEST, replace
 
 from poise.hold import holding as hold
+from poise.hold import leaving
 from poise.hold.holding import Holding, Phase, Piece, Start
 from poise.model.ownership import Heartbeat, Reply
-from tests.model.facts import LONG_AGO, MARK, NOW, OLDEST, replace
 
+LEAVINGS: tuple[Literal["stop", "restart"], ...] = ("stop", "restart")
 BUSY = (Phase.ACTING, Phase.FINISHING, Phase.STOPPING)
 CLOCK_ERROR_S = 1.0  # A process may notice the end of its time this late. Time to stop: until the next tick.
 MARGIN_S = 1.0
@@ -52,13 +54,18 @@ def speak(person: Person) -> tuple[Person, Heartbeat]:
 
 
 def hear(person: Person, reply: Reply, sent_at_s: float) -> Person:
-    """Use a reply. The clock is looked at before work is begun: what has run out by then never starts."""
-    heard, orders = hold.hear(person.knows(), reply, sent_at_s)
-    heard, _ = hold.watch(heard, NOW - CLOCK_ERROR_S)
+    """Use a reply, with a clock that may be late; one that leaves starts nothing."""
+    heard, orders = hold.hear(person.knows(), reply, sent_at_s, NOW - CLOCK_ERROR_S)
     for order in orders:
-        if isinstance(order, Start) and heard.pieces[order.item].phase is not Phase.ACTING:
+        if isinstance(order, Start) and person.leaving:
             heard = hold.stopped(heard, order.item, order.epoch)
     return _keep(person, heard)
+
+
+def leave(person: Person, why: Literal["stop", "restart"]) -> Person:
+    """Begin to leave: all work is to end."""
+    after, _ = leaving.leave(person.knows())
+    return _keep(replace(person, leaving=why), after)
 
 
 def watch(person: Person, late_s: float = 0.0) -> Person:
@@ -82,7 +89,7 @@ def superseded(person: Person) -> Person:
 def resume(person: Person) -> Person:
     """Wake up and look at the clock: what ran out meanwhile is excused until it has stopped, nothing else is."""
     pieces = person.knows().pieces
-    late = [item for item, piece in pieces.items() if piece.phase in BUSY and NOW >= piece.until_s]
+    late = [item for item, piece in pieces.items() if piece.phase in BUSY and piece.until_s <= NOW]
     return watch(replace(person, paused=False, excused=tuple(late)))
 
 
@@ -112,4 +119,4 @@ def _keep(person: Person, holding: Holding) -> Person:
 
 def _normal_piece(piece: Piece) -> Piece:
     timed = piece.phase in (Phase.ACTING, Phase.FINISHING)
-    return replace(piece, until_s=max(piece.until_s, LONG_AGO) if timed else 0.0)
+    return replace(piece, until_s=max(piece.until_s, NOW - CLOCK_ERROR_S) if timed else 0.0)

@@ -7,28 +7,40 @@ world is a small tuple and each operation is computed once for each of its input
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
+from tests.model import people
+from tests.model.facts import (
+    MARK,
+    NOW,
+    OLDEST,
+    BlindTransaction,
+    Facts,
+    FactsTransaction,
+    aged,
+    breaches,
+    counter,
+    replace,
+    shifted,
+)
+from tests.model.people import Person
 
 from poise.decide.partition_values import Step, StepKind
 from poise.errors import Conflict
+from poise.hold.holding import Phase
 from poise.model.ownership import Heartbeat, OwnerState, Reply, SetRow, Terms
 from poise.move import executor, heartbeat
 from poise.move.handoff import Transition
 from poise.move.heartbeat import Superseded
-from tests.model import people
-from tests.model.facts import MARK, NOW, Facts, FactsTransaction, aged, breaches, counter, replace, shifted
-from tests.model.people import Person
 
 FAULTS = (
     *("start", "crash", "pause", "twice", "late plan", "election", "resize", "reboot", "failover", "leave", "shorten"),
     *("drain", "hold"),
 )
 UPTIME_S = 5.0  # How far the store's clock falls back at a reboot.
-_AGE_MAX = 4  # Older than this, a message cannot grant anything any more.
 BEAT, ANSWER, REGISTRATION, WELCOME = range(4)
 Message = tuple[int, int, int, int, int]  # The process, the kind, the payload, its age in ticks, its sequence number.
 Late = tuple[int, bool, bool, int]  # A plan under way: the step, whether its row and its term are current, its view.
@@ -45,9 +57,12 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     grants_max: int = 3
     messages_max: int = 2
     each_max: int = 2
-    terms: Terms = Terms(lease_s=3.0, grace_s=1.0, release_s=1.0, restart_grace_s=1.0)
+    terms: Terms = Terms(lease_s=2.0, grace_s=1.0, release_s=1.0, restart_grace_s=1.0)
     keeps_view: bool = False  # A late plan remembers the facts that it was made from.
     rash: bool = False  # The planner also proposes to grant what somebody owns, and to retire it.
+    careful: bool = False  # The planner proposes to free only what is due by what it sees, as the shipped one does.
+    timeless: bool = False  # No time passes: for what goes wrong within one instant.
+    follows_table: bool = True  # Else only two owners count: what follows from an epoch or a change that is wrong.
 
 
 class World(NamedTuple):
@@ -75,6 +90,7 @@ class Done(NamedTuple):
 
     store: int
     answer: int
+    seq: int
     moved: tuple[str, ...]
     granted: tuple[tuple[int, int], ...]
     broken: str
@@ -118,6 +134,13 @@ class Universe:
         self.acting = cache(self._acting)
         self.moves = cache(self._moves)
         self.operations = cache(self._operations)
+        self.older = cache(self._older)
+        self.tick_messages = cache(self._tick_messages)
+        self.in_flight = cache(self._in_flight)
+        self.forget = cache(self._forget)
+        self.forget_used = cache(self._forget_used)
+        self.register = cache(self._register)
+        self.fail_over = cache(self._fail_over)
 
     def identity(self, who: int) -> tuple[str, str]:
         """Name a process."""
@@ -128,7 +151,8 @@ class Universe:
         scene = self.scene
         empty = Facts(SetRow(name="s", terms=scene.terms, granted_max_s=scene.terms.lease_s, revision=MARK), (), ())
         store = self.operate(
-            self.facts.place(empty), lambda tx: executor.put_set(tx, SetRow(name="s", count=scene.items, terms=scene.terms))
+            self.facts.place(empty),
+            lambda tx: executor.put_set(tx, SetRow(name="s", count=scene.items, terms=scene.terms)),
         ).store
         persons = []
         for who, name in enumerate(scene.names):
@@ -142,24 +166,32 @@ class Universe:
 
     # Operations on the store
 
-    def operate(self, store: int, work: Callable[[FactsTransaction], object]) -> Done:
+    def operate(self, store: int, work: Callable[[FactsTransaction], object], view: int = -1) -> Done:
         """Run one transaction, and hold what it did against the table."""
         before = self.facts.values[store]
-        tx = FactsTransaction(before)
+        tx = FactsTransaction(before) if view < 0 else BlindTransaction(before, self.facts.values[view])
         try:
             answer = work(tx)
         except Conflict:
-            return Done(store, -1, (), (), "")
+            return Done(store, -1, 0, (), (), "")
         moved = tuple(item for item, row in tx.rows().items() if row.revision != MARK)
         after = tx.result()
         epochs = {row.id: row.epoch for row in after.rows}
         granted = tuple((int(line.item), epochs[line.item]) for line in tx.lines if line.transition == Transition.T1)
-        payload = -1
-        if isinstance(answer, Reply | Superseded):
-            payload = self.words.place(answer)
-        return Done(self.facts.place(after), payload, moved, granted, breaches(before, after, tx.lines))
+        payload, seq = self._payload(answer)
+        broken = breaches(before, after, tx.lines) if self.scene.follows_table else ""
+        return Done(self.facts.place(after), payload, seq, moved, granted, broken)
 
-    def register(self, store: int, who: int) -> Done:
+    def _payload(self, answer: object) -> tuple[int, int]:
+        """Keep an answer without its number, which changes as the process goes on speaking."""
+        match answer:
+            case Reply():
+                return self.words.place(replace(answer, seq=0)), answer.seq
+            case Superseded():
+                return self.words.place(Superseded(0)), MARK
+        return -1, 0
+
+    def _register(self, store: int, who: int) -> Done:
         """Let a process register; the answer is its incarnation."""
         name, process = self.identity(who)
         done = self.operate(store, lambda tx: executor.register_member(tx, "s", name, process))
@@ -172,12 +204,12 @@ class Universe:
         numbered = replace(said, seq=seq)
         return self.operate(store, lambda tx: executor.take_heartbeat(tx, "s", self.scene.names[who], numbered))
 
-    def _apply(self, store: int, number: int, fresh: bool, current: bool) -> Done:
+    def _apply(self, store: int, number: int, fresh: bool, current: bool, view: int) -> Done:
         """Write one step of a plan, made from a row and in a term that may both be over."""
         planned = self.steps.values[number]
-        seen = {planned.partition: MARK if fresh else MARK - 1}
+        seen = {planned.partition: MARK if fresh or view >= 0 else MARK - 1}
         term = MARK if current else MARK - 1
-        return self.operate(store, lambda tx: executor.apply_plan(tx, "s", term, seen, [planned], 0))
+        return self.operate(store, lambda tx: executor.apply_plan(tx, "s", term, seen, [planned], 0), view)
 
     def _candidates(self, store: int) -> tuple[int, ...]:
         """List every step that any planner could want: more than the shipped one ever asks for."""
@@ -190,8 +222,10 @@ class Universe:
                 kinds += [(StepKind.ASSIGN, name) for name in names if room]
                 kinds.append((StepKind.RETIRE, None))
             if row.state is not OwnerState.UNASSIGNED:
-                kinds.append((StepKind.UNASSIGN, None))
-                kinds += [(StepKind.RELEASE, name) for name in (*names, None) if name != row.owner]
+                if not self.scene.careful or row.lease_until_s + facts.job.terms.grace_s <= NOW:
+                    kinds.append((StepKind.UNASSIGN, None))
+                beyond = int(row.id) >= facts.job.count
+                kinds += [(StepKind.RELEASE, name) for name in ([None] if beyond else names) if name != row.owner]
             if row.state is OwnerState.REQUESTED_RELEASE:
                 kinds.append((StepKind.CANCEL, None))
             found += [self.steps.place(Step(kind, row.id, row.owner, target, "")) for kind, target in kinds]
@@ -201,20 +235,26 @@ class Universe:
         """List what operators, reboots and failovers can do, each with the fault that it counts as."""
         facts = self.facts.values[store]
         job = facts.job
-        sizes = [size for size in range(self.scene.items + 1) if size != job.count]
-        found = [("resize", f"resize to {size}", self._put(store, replace(job, count=size))) for size in sizes]
-        shorter = replace(job, terms=replace(job.terms, lease_s=2.0))
-        found.append(("shorten", "leases become shorter", self._put(store, shorter)))
+        shorter = replace(job, terms=replace(job.terms, lease_s=job.terms.lease_s - 1))
+        found: list[tuple[str, str, Callable[[], Done]]] = [
+            ("shorten", "leases become shorter", lambda: self._put(store, shorter)),
+            ("hold", "the set is paused or goes on", partial(self.operate, store, self._pausing(not job.paused))),
+            ("reboot", "the store reboots", lambda: Done(self.facts.place(self._reboot(facts)), -1, 0, (), (), "")),
+        ]
+        found += [
+            ("resize", f"the set gets {size} items", partial(self._put, store, replace(job, count=size)))
+            for size in range(self.scene.items + 1)
+        ]
         for member in facts.members:
             work = self._draining(member.name, not member.draining)
-            found.append(("drain", f"{member.name} drains or comes back", self.operate(store, work)))
-        paused = not job.paused
-        found.append(("hold", "the set is paused or goes on", self.operate(store, lambda tx: executor.pause_set(tx, "s", paused))))
-        found.append(("reboot", "the store reboots", Done(self.facts.place(self._reboot(facts)), -1, (), (), "")))
-        return tuple((fault, label, done) for fault, label, done in found if done.store != store)
+            found.append(("drain", f"{member.name} drains or comes back", partial(self.operate, store, work)))
+        return tuple((fault, label, done()) for fault, label, done in found if self.scene.faults.get(fault))
 
     def _put(self, store: int, job: SetRow) -> Done:
         return self.operate(store, lambda tx: executor.put_set(tx, job))
+
+    def _pausing(self, paused: bool) -> Callable[[FactsTransaction], object]:
+        return lambda tx: executor.pause_set(tx, "s", paused)
 
     def _draining(self, name: str, draining: bool) -> Callable[[FactsTransaction], object]:
         return lambda tx: executor.drain_member(tx, "s", name, draining)
@@ -231,7 +271,7 @@ class Universe:
             rows=tuple(heartbeat.after_reboot(begun.job, row, NOW) for row in begun.rows),
         )
 
-    def fail_over(self, backup: int) -> int:
+    def _fail_over(self, backup: int) -> int:
         """Go on with an older state; the store notices, and starts a new generation before it grants anything."""
         facts = self.facts.values[backup]
         rows = {row.id: row for row in facts.rows}
@@ -240,17 +280,75 @@ class Universe:
         tx.write_rows(renewed.values())
         return self.facts.place(tx.result())
 
+    def _forget(self, store: int, who: int, least: int) -> int:
+        """Take the number of the last heartbeat for an old one if every one in flight is newer."""
+        facts, identity = self.facts.values[store], self.identity(who)
+        members = tuple(
+            replace(each, seq=OLDEST) if (each.name, each.process) == identity and each.seq < least else each
+            for each in facts.members
+        )
+        return self.facts.place(replace(facts, members=members))
+
+    # Messages
+
+    def _older(self, payload: int, by: int) -> int:
+        """Let an answer grow older: what it grants is counted from the moment its heartbeat was sent."""
+        answer = self.words.values[payload]
+        if not isinstance(answer, Reply):
+            return payload
+        granted = tuple(replace(each, lease_s=max(0.0, each.lease_s - by)) for each in answer.granted)
+        release = tuple(replace(each, lease_s=max(0.0, each.lease_s - by), deadline_s=0.0) for each in answer.release)
+        return self.words.place(replace(answer, granted=granted, release=release))
+
+    def _tick_messages(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+        most = int(self.scene.terms.lease_s)
+        return tuple(
+            sorted(
+                (who, kind, self.older(words, 1), 0, seq)
+                if kind == ANSWER
+                else (who, kind, words, min(most, age + 1), seq)
+                for who, kind, words, age, seq in messages
+            )
+        )
+
+    def _in_flight(self, messages: tuple[Message, ...]) -> tuple[tuple[int, int], ...]:
+        """Give for each process the oldest numbers that its heartbeats and answers on their way have or will have."""
+        found = []
+        for who in range(len(self.scene.names)):
+            beats = min((each[4] for each in messages if each[0] == who and each[1] == BEAT), default=MARK + 1)
+            answers = min((each[4] for each in messages if each[0] == who and each[1] == ANSWER), default=MARK + 1)
+            found.append((beats, min(beats, answers)))
+        return tuple(found)
+
+    def spelled(self, payload: int) -> str:
+        """Say what an answer says."""
+        answer = self.words.values[payload]
+        if not isinstance(answer, Reply):
+            return "superseded"
+        held = [
+            f"{each.item} at epoch {each.epoch} for {each.lease_s:g} from when it was sent" for each in answer.granted
+        ]
+        gone = [f"release {each.item} at epoch {each.epoch}" for each in answer.release]
+        return "; ".join(held + gone) or "nothing"
+
     # Operations of processes
+
+    def _forget_used(self, person: int, least: int) -> int:
+        """Take the number of the last reply for an old one if every one in flight is newer."""
+        known = self.persons.values[person]
+        if known.holding is None or known.holding.used_seq >= least:
+            return person
+        return self.persons.place(replace(known, holding=replace(known.holding, used_seq=OLDEST)))
 
     def _say(self, person: int) -> tuple[int, int]:
         after, said = people.speak(self.persons.values[person])
         return self.persons.place(after), self.words.place(said)
 
-    def _heard(self, person: int, payload: int, age: int, seq: int) -> int:
+    def _heard(self, person: int, payload: int, seq: int) -> int:
         answer = self.words.values[payload]
         before = self.persons.values[person]
         if isinstance(answer, Reply):
-            return self.persons.place(people.hear(before, replace(answer, seq=seq), NOW - age))
+            return self.persons.place(people.hear(before, replace(answer, seq=seq), NOW))
         return self.persons.place(people.superseded(before))
 
     def _acting(self, persons: tuple[int, ...]) -> str:
@@ -265,13 +363,16 @@ class Universe:
             return ()
         found = [("crash", "crashes", Person(name=before.name, state="gone"))]
         if before.paused:
-            return tuple((fault, label, self.persons.place(after)) for fault, label, after in [*found, ("", "resumes", people.resume(before))])
+            return tuple(
+                (fault, label, self.persons.place(after))
+                for fault, label, after in [*found, ("", "resumes", people.resume(before))]
+            )
         found.append(("pause", "is paused", replace(before, paused=True)))
         found.append(("", "looks at its clock", people.watch(before)))
         for item, piece in before.knows().pieces.items():
-            if piece.phase in people.BUSY and (piece.phase is not people.Phase.ACTING or before.leaving):
+            if piece.phase in (Phase.FINISHING, Phase.STOPPING):
                 found.append(("", f"has stopped {item}", people.stop(before, item)))
         if before.leaving is None:
-            found += [("leave", f"leaves to {why}", replace(before, leaving=why)) for why in people.LEAVINGS]
+            found += [("leave", f"leaves to {why}", people.leave(before, why)) for why in people.LEAVINGS]
         placed = ((fault, label, self.persons.place(after)) for fault, label, after in found)
         return tuple(each for each in placed if each[2] != person)

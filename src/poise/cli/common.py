@@ -38,10 +38,17 @@ only_option = click.option("--only", metavar="NAME", help="Only the document of 
 
 def files_argument(verb: _Verb) -> _Verb:
     """Take documents as arguments, or with -f; a dash is standard input."""
+    path = click.Path(allow_dash=True)
     verb = click.option(
-        "-f", "--file", "more", multiple=True, metavar="FILE", help="A file of documents; - is standard input."
+        "-f",
+        "--file",
+        "more",
+        multiple=True,
+        type=path,
+        metavar="FILE",
+        help="A file of documents; - is standard input.",
     )(verb)
-    return click.argument("files", nargs=-1, metavar="[FILE]...")(verb)
+    return click.argument("files", nargs=-1, type=path, metavar="[FILE]...")(verb)
 
 
 def what_if_options(verb: _Verb) -> _Verb:
@@ -155,6 +162,8 @@ def moment(text: str | None) -> datetime:
         raise click.UsageError(f"--at: expected a time such as 2026-11-15T02:00:00Z, got {text!r}") from None
     if at.tzinfo is None:
         raise click.UsageError(f"--at: {text} has no zone; add Z for UTC")
+    if not 1971 <= at.year <= 8999:
+        raise click.UsageError(f"--at: expected a year from 1971 to 8999, got {text}")
     return at.astimezone(UTC)
 
 

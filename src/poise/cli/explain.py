@@ -25,7 +25,7 @@ Examples:
   poise explain shop.yaml cart                  a workload: its quota, and who got the extra replica
   poise explain routers.yaml router5 --drain gnmic-1"""
 )
-@click.argument("file")
+@click.argument("file", type=click.Path(allow_dash=True))
 @click.argument("item")
 @only_option
 @what_if_options

@@ -9,15 +9,16 @@ from importlib import import_module
 import click
 
 from poise import __version__
-from poise.errors import InvalidSpec, PoiseError
+from poise.errors import Conflict, InvalidSpec, PoiseError, Unavailable
 
-OK, FAILED, CHANGES, USAGE = 0, 1, 2, 64
+OK, FAILED, CHANGES, CONFLICT, UNAVAILABLE, USAGE = 0, 1, 2, 3, 4, 64
 
 # Each verb is imported when it is called, so that `poise --help` answers at once.
 _VERBS = {
     "plan": "Show what would move, why, and that it is the least possible.",
     "explain": "Say why an item is where it is, why not elsewhere, and what would move it.",
     "simulate": "Replay joins, leaves and growth under several policies, side by side.",
+    "worker": "Run a program for every item this member holds.",
     "drill": "Try the hand-over protocol in seeded worlds of faults.",
     "history": "Print the story of an item from a store's journal.",
     "verify": "Replay a journal against the laws and name the first that is broken.",
@@ -53,7 +54,8 @@ class _Verbs(click.Group):
 @click.command(
     cls=_Verbs,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Exit codes: 0 ok, 1 failed, 2 changes pending (--detailed-exitcode), 64 usage or an invalid document.",
+    epilog="Exit codes: 0 ok, 1 failed, 2 changes pending (--detailed-exitcode), 3 conflict, 4 store unavailable, "
+    "64 usage or an invalid document.",
 )
 @click.version_option(__version__, prog_name="poise")
 def poise() -> None:
@@ -77,6 +79,9 @@ def run(arguments: list[str]) -> int:
         answer: object = poise.main(arguments, prog_name="poise", standalone_mode=False)
         sys.stdout.flush()
         return answer if isinstance(answer, int) else OK
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return USAGE
     except click.UsageError as error:
         hint = f" (try: {error.ctx.command_path} --help)" if error.ctx else ""
         _say(f"{error.format_message()}{hint}")
@@ -85,16 +90,25 @@ def run(arguments: list[str]) -> int:
         for fault in error.faults:
             _say(str(fault))
         return USAGE
+    except (Conflict, Unavailable) as error:
+        _say(str(error))
+        return CONFLICT if isinstance(error, Conflict) else UNAVAILABLE
     except (PoiseError, click.ClickException) as error:
         _say(str(error))
         return FAILED
     except click.Abort:
         _say("interrupted")
         return 130
-    except BrokenPipeError:
-        # Whoever read the output has seen enough. Python would complain once more when it closes the stream.
+    except MemoryError:
+        _say("there is not enough memory for this")
+        return FAILED
+    except OSError as error:
+        # Python would complain once more when it closes the stream.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return OK
+        if isinstance(error, BrokenPipeError):
+            return OK  # Whoever read the output has seen enough.
+        _say(f"cannot write: {error.strerror}")
+        return FAILED
 
 
 def _say(text: str) -> None:

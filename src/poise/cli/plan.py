@@ -30,7 +30,7 @@ Examples:
   poise plan routers.yaml
   poise plan routers.yaml --drain gnmic-1        what would a drain move?
   poise plan shop.yaml --replicas cart=9 -o json
-  poise get TargetPool routers -o yaml | poise plan -f -"""
+  cat routers.yaml | poise plan -f -"""
 )
 @files_argument
 @only_option

@@ -10,6 +10,7 @@ from msgspec import UNSET
 
 from poise.cli.common import paint
 from poise.decide.explain import Explanation
+from poise.decide.partition_values import StepKind
 from poise.jobs.entries import (
     CapacityEntry,
     Counts,
@@ -22,9 +23,11 @@ from poise.jobs.entries import (
     Told,
     Waits,
 )
+from poise.jobs.partitions import SetView
 
 _ROWS_MAX, _NAMES_MAX = 40, 8
 _WIDTH = 110
+_NEW = "there is no last result"  # So begins the reason of a workload that was never divided: nothing of it can move.
 
 
 def render(planned: Planned, *, everything: bool) -> str:
@@ -38,7 +41,8 @@ def render(planned: Planned, *, everything: bool) -> str:
     else:
         assert planned.view is not None
         lines = _items(entry, planned.view, most)
-    return "\n".join([*lines[:-1], *(f"  note   {note}" for note in planned.notes), lines[-1]])
+    notes = _cut([f"  note   {printable(note)}" for note in planned.notes], most, "notes")
+    return "\n".join([*lines[:-1], *notes, lines[-1]])
 
 
 def render_explanation(kind: str, name: str, told: Explanation | Told) -> str:
@@ -50,8 +54,12 @@ def render_explanation(kind: str, name: str, told: Explanation | Told) -> str:
     lines = [f"{kind} {name}   {printable(told.item)}   {moved}"]
     lines += [f"  because   {reason}" for reason in told.because]
     if told.alternatives:
-        head = ("rank", "member", "score", "load", "share", "")
-        rows = [(str(a.rank), a.member, a.score[:8], str(a.load), a.share, a.verdict) for a in told.alternatives]
+        by = "distance" if told.alternatives[0].distance else "score"
+        head = ("rank", "member", by, "load", "share", "")
+        rows = [
+            (str(a.rank), a.member, (a.distance or a.score)[:8], str(a.load), a.share, a.verdict)
+            for a in told.alternatives
+        ]
         lines += ["", *_cut(_columns([head, *rows], indent="  "), _ROWS_MAX + 1, "alternatives"), ""]
     return "\n".join([*lines, *(f"  {what}" for what in told.would_move)])
 
@@ -95,8 +103,7 @@ def _items(entry: ItemsEntry, view: ItemsView, most: int | None) -> list[str]:
     lines += _unassigned(entry)
     loads = []
     for member in sorted({*entry.loads, *view.loads_before}, key=_natural):
-        before, after = view.loads_before.get(member, 0), entry.loads.get(member, 0)
-        loads.append(f"{member} {before}->{after}" if before != after else f"{member} {after}")
+        loads.append(_change(member, view.loads_before.get(member, 0), entry.loads.get(member, 0)))
     lines += _cut(_wrapped("  load", loads), None if most is None else 12, "lines of loads") if loads else []
     return [*lines, _certificate(entry, view)]
 
@@ -118,13 +125,16 @@ def _unassigned(entry: ItemsEntry) -> list[str]:
 def _move(move: PlannedMove) -> tuple[str, str, str]:
     sign = "…" if move.waits else "+" if move.source is None else "->"
     step = f"{move.step}: " if move.step is not UNSET else ""
-    where = (
-        f"{move.source} -> {move.target}" if move.source and move.target else move.target or f"{move.source} -> nowhere"
-    )
-    if move.source is None:
-        where = f"-> {move.target}" if move.target else "nowhere"
     why = f"{step}{move.reason}" + (f"; waits: {_waits(move.waits)}" if move.waits else "")
-    return f"{sign:2} {printable(move.item)}", where, why
+    return f"{sign:2} {printable(move.item)}", printable(_where(move)), why
+
+
+def _where(move: PlannedMove) -> str:
+    if move.step == StepKind.CANCEL:
+        return f"stays on {move.source}"
+    if move.source is None:
+        return f"-> {move.target}" if move.target else "nowhere"
+    return f"{move.source} -> {move.target or 'nowhere'}"
 
 
 def _waits(waits: Waits) -> str:
@@ -136,16 +146,22 @@ def _time(at: datetime) -> str:
 
 
 def _certificate(entry: ItemsEntry, view: ItemsView) -> str:
-    moves, first = entry.certificate.moves, sum(move.source is None for move in entry.moves)
-    parts = [_count(moves, "move")]
-    if first:
-        parts.append(f"{first} placed first")
-    if entry.unassigned:
-        parts.append(f"{len(entry.unassigned)} unassigned")
-    waiting = sum(move.waits is not None for move in entry.moves)
-    said = f"Plan: {', '.join(parts)}, {view.stays} stay{f', {waiting} of the moves wait' if waiting else ''}."
+    """Count every item once: it moves, is placed first, is under way, is left without a member, or stays."""
+    moves, ours = entry.certificate.moves, [move for move in entry.moves if move.item in entry.assignment]
+    first = sum(move.source is None and move.target is not None for move in ours)
+    under_way = view.under_way if isinstance(view, SetView) else 0
+    left = len(entry.assignment) - moves - first - under_way - view.stays
+    waiting = len({move.item for move in ours if move.waits})
+    details = [f"{waiting} of them wait{'' if waiting > 1 else 's'}"] if waiting else []
+    lost = sum(move.source is not None and entry.assignment[move.item] is None for move in ours)
+    details += [f"{lost} to nowhere"] if lost else []
+    parts = [_count(moves, "move") + (f" ({', '.join(details)})" if details else "")]
+    retired = len({move.item for move in entry.moves} - set(entry.assignment))
+    counted = ((first, "placed first"), (under_way, "under way"), (left, "left unassigned"), (view.stays, "stay"))
+    parts += [f"{number} {what}" for number, what in counted if number > 0 or what == "stay"]
+    parts += [f"{retired} to retire"] if retired else []
     proof = f" Fewest possible: {entry.certificate.moves_min}. Spread {entry.certificate.spread}."
-    return said + paint(proof, "green" if moves == entry.certificate.moves_min else "yellow")
+    return f"Plan: {', '.join(parts)}." + paint(proof, "green" if moves == entry.certificate.moves_min else "yellow")
 
 
 def _count(number: int, noun: str) -> str:
@@ -171,22 +187,22 @@ def _division(entry: DivisionEntry, most: int | None) -> list[str]:
     clusters, fleet = sorted(entry.totals, key=_natural), entry.divisions
     workloads = _count(len(fleet), "workload")
     lines = [f"{entry.kind} {entry.name}   {_count(len(clusters), 'cluster')}   {workloads}"]
-    rows = [["", *clusters, ""]]
+    rows = [["", *map(printable, clusters), ""]]
     for name, each in fleet.items():
         shares = [f"{each.replicas.get(cluster, 0)} of {each.quota.get(cluster, '0')}" for cluster in clusters]
-        what = "kept" if each.kept else f"{each.moved} moved"
+        what = "kept" if each.kept else "new" if each.reason.startswith(_NEW) else f"{each.moved} moved"
         unplaced = f", {each.unplaced} unplaced" if each.unplaced else ""
         rows.append([printable(name), *shares, f"{what}{unplaced}: {each.reason}"])
     table = _columns(rows, indent="  ")
     lines += [*table[:1], *_cut(table[1:], most, "workloads")]
-    totals = [f"{name} {total.replicas} of {total.exact}" for name, total in sorted(entry.totals.items())]
+    totals = [f"{printable(name)} {total.replicas} of {total.exact}" for name, total in sorted(entry.totals.items())]
     lines += _wrapped("  total", totals)
     error = max((abs(total.replicas - Fraction(total.exact)) for total in entry.totals.values()), default=Fraction(0))
     moved, kept = sum(each.moved for each in fleet.values()), sum(each.kept for each in fleet.values())
-    lines.append(
-        f"Plan: {_count(moved, 'replica')} moved, {kept} of {workloads} kept. Largest error of a total: {error}."
-    )
-    return lines
+    unplaced = sum(each.unplaced for each in fleet.values())
+    parts = [f"{_count(moved, 'replica')} moved", *([f"{unplaced} unplaced"] if unplaced else [])]
+    parts.append(f"{kept} of {len(fleet)} workloads kept")
+    return [*lines, f"Plan: {', '.join(parts)}. Largest error of a total: {error}."]
 
 
 def _capacity(entry: CapacityEntry, most: int | None) -> list[str]:
@@ -195,7 +211,7 @@ def _capacity(entry: CapacityEntry, most: int | None) -> list[str]:
     lines += _cut(_columns(rows, indent="  "), most, "workloads")
     due = sum(each.action != "none" for each in entry.workloads.values())
     waiting = sum(each.waits is not None for each in entry.workloads.values())
-    return [*lines, f"Plan: {_count(due, 'workload')} to act on, {waiting} of them wait."]
+    return [*lines, f"Plan: {_count(due, 'workload')} to act on, {waiting} of them wait{'s' if waiting == 1 else ''}."]
 
 
 def _split(each: SplitEntry) -> tuple[str, str, str]:
@@ -207,11 +223,12 @@ def _split(each: SplitEntry) -> tuple[str, str, str]:
 def _sides(current: Counts, desired: Counts) -> str:
     if isinstance(desired.pools, dict):
         held = current.pools if isinstance(current.pools, dict) else {}
-        return "   ".join(_change(name, held.get(name, 0), count) for name, count in desired.pools.items())
+        names = dict.fromkeys([*desired.pools, *held])
+        return "   ".join(_change(name, held.get(name, 0), desired.pools.get(name, 0)) for name in names)
     return (
         f"{_change('spot', current.spot, desired.spot)}   {_change('on-demand', current.on_demand, desired.on_demand)}"
     )
 
 
 def _change(name: str, before: object, after: object) -> str:
-    return f"{name} {after}" if before == after else f"{name} {before}->{after}"
+    return f"{printable(name)} {after}" if before == after else f"{printable(name)} {before}->{after}"

@@ -8,12 +8,21 @@ from poise.decide.division import Division, Record
 from poise.decide.explain import Alternative, Explanation, explain
 from poise.decide.fallback import fall_back
 from poise.decide.fleet import divide_fleet
-from poise.decide.partition_values import Node, Partition, PartitionPlan, PartitionPolicy, PartitionState, Step
+from poise.decide.partition_values import (
+    MoveBudgets,
+    Node,
+    NodeState,
+    Partition,
+    PartitionPlan,
+    PartitionPolicy,
+    PartitionState,
+    Step,
+)
 from poise.decide.partitions import plan_partitions
 from poise.decide.plan import Certificate, Move, Plan
 from poise.decide.plan_check import check
 from poise.decide.pools import PoolSplit, split_pools
-from poise.decide.ramp import RampPolicy, RampState, ramp
+from poise.decide.ramp import Interruption, RampPolicy, RampState, SpotPods, ramp
 from poise.decide.rendezvous import place
 from poise.decide.ring import Ring
 from poise.decide.scores import score
@@ -27,9 +36,12 @@ __all__ = [
     "Certificate",
     "Division",
     "Explanation",
+    "Interruption",
     "InvalidSpec",
     "Move",
+    "MoveBudgets",
     "Node",
+    "NodeState",
     "Partition",
     "PartitionPlan",
     "PartitionPolicy",
@@ -42,6 +54,7 @@ __all__ = [
     "Record",
     "Ring",
     "Split",
+    "SpotPods",
     "Step",
     "check",
     "divide",

@@ -27,6 +27,7 @@ from poise.decide.division_goal import (
 )
 from poise.decide.draw import highest, systematic, tilted, weighted, words
 from poise.errors import invalid
+from poise.inputs import as_struct
 
 __all__ = ["Division", "Draw", "Record", "Step", "divide", "replay"]
 
@@ -52,8 +53,9 @@ def divide(
     return decide(goal, read_seed(seed), read_last("$.last", last, strategy), read_debt(debt, wanted))
 
 
-def replay(record: Record) -> Division:
+def replay(record: Record | Mapping[str, object]) -> Division:
     """Decide again from the record alone; a sound record gives the same division bit for bit."""
+    record = as_struct("$.record", record, Record)
     owed = record.debt
     debt = None if owed is None else {name: read_fraction(f"$.debt[{name!r}]", owed[name]) for name in owed}
     division = divide(

@@ -29,18 +29,26 @@ class _View(msgspec.Struct, frozen=True):
 
 def explain_division(subject: Division | Record) -> list[str]:
     """Explain a division, or its record alone: first the whole, then each cluster, then what would change it."""
-    view = _view(subject.record if isinstance(subject, Division) else subject)
-    record = view.record
+    record = subject.record if isinstance(subject, Division) else subject
+    return [*tell_decision(record), *_what_would_change(_view(record))]
+
+
+def tell_decision(record: Record) -> list[str]:
+    """Tell what was decided and by what chance, not what would change it now."""
+    view = _view(record)
     replicas, clusters = _count(record.replicas, "replica"), _count(len(record.weights), "cluster")
     sentences = [f"{replicas} over {clusters} by {record.strategy}; {record.reason}."]
     luck = {name: text for drawn in record.draws for name, text in _luck(view, drawn).items()}
+    if record.step and luck:
+        repaired = ((record.step.source, "took one from it"), (record.step.target, "gave it one"))
+        luck |= {name: f"{luck[name]}, and the repair {did}" for name, did in repaired if name in luck}
     for name in view.quotas:
         parts = (_quota_part(view, name), _bound_part(view, name), luck.get(name, ""), _last_part(record, name))
         sentences.append(f"{name}: {'; '.join(filter(None, parts))}.")
     for name, before in (record.last or {}).items():
         if name not in record.weights and before:
-            sentences.append(f"{name}: it is no longer a cluster, so its {before} went elsewhere.")
-    return [*sentences, *_what_would_change(view)]
+            sentences.append(f"{name}: it had {before}, and it is no longer a cluster.")
+    return sentences
 
 
 def _view(record: Record) -> _View:
@@ -112,11 +120,13 @@ def _luck(view: _View, drawn: Draw) -> dict[str, str]:
 
 def _owed(view: _View, name: str, debt: Fraction) -> str:
     fraction = view.quotas[name] - floor(view.quotas[name])
-    return f"over all workloads it was owed {_number(debt)}, with its fraction {_number(debt + fraction)}"
+    return f"so far it was owed {_number(debt)}, with its fraction {_number(debt + fraction)}"
 
 
 def _turns(drawn: Draw, odds: Mapping[str, Fraction], extra: str) -> dict[str, str]:
     """A draw one by one: the chance of each winner in its turn, of each other in the first."""
+    if any(part <= 0 for part in odds.values()):
+        raise invalid("$.draws[0].odds", "expected odds above 0")
     total, turns = sum(odds.values()), len(drawn.winners)
     told = {name: f"it was not drawn for {extra}; its chance in turn 1 was {odds[name] / total}" for name in odds}
     for turn, name in enumerate(drawn.winners, start=1):
@@ -138,7 +148,10 @@ def _what_would_change(view: _View) -> list[str]:
     """Tell how far the quotas may go, and what one replica more or less would do."""
     record = view.record
     if not record.weights:
-        return ["A cluster would change it."]
+        if not record.replicas:
+            return ["There is nothing to place."]
+        are = "is" if record.replicas == 1 else "are"
+        return [f"{_count(record.replicas, 'replica')} {are} unplaced until there is a cluster."]
     sentences = []
     if record.strategy != "Duplicated":
         ranges = [_range(name, share) for name, share in record.result.items()]
@@ -157,7 +170,7 @@ def _range(name: str, share: int) -> str:
 
 
 def _what_if(record: Record, replicas: int) -> str:
-    """Divide again with another number of replicas, from this result."""
+    """Divide again with another number of replicas, from this result; who wins a draw may depend on other workloads."""
     division = divide(
         replicas,
         record.weights,
@@ -169,9 +182,22 @@ def _what_if(record: Record, replicas: int) -> str:
         seed=record.seed,
     )
     before = record.result
-    changes = [f"{name} {before[name]} -> {now}" for name, now in division.replicas.items() if now != before[name]]
-    drawn = "".join(f", drawn among {_few(draw.odds, ', ')}" for draw in division.record.draws)
-    return f"With {_count(replicas, 'replica')}: {_few(changes, ', ') or 'nothing changes'}{drawn}."
+    certain = dict(division.replicas)
+    for drawn in division.record.draws:
+        certain |= {name: certain[name] - drawn.change for name in drawn.winners}
+    changes = [f"{name} {before[name]} -> {now}" for name, now in certain.items() if now != before[name]]
+    draws = [_open_draw(drawn) for drawn in division.record.draws]
+    start = f"With {_count(replicas, 'replica')}"
+    if draws and not changes:
+        return f"{start} {', '.join(draws)}."
+    return f"{start}: {', then '.join([_few(changes, ', ') or 'nothing changes', *draws])}."
+
+
+def _open_draw(drawn: Draw) -> str:
+    """Say who may change, not who does."""
+    takes, names = len(drawn.winners), _few(drawn.odds, ", ")
+    extra = "get one more" if drawn.change > 0 else "have one less"
+    return f"one of {names} would {extra}" if takes == 1 else f"{takes} of {names} would each {extra}"
 
 
 def _few(texts: Iterable[str], between: str) -> str:

@@ -17,11 +17,15 @@ from poise.decide.scores import hashes, score, scores_on
 from poise.errors import invalid
 
 _KEEPS = {True: "holds it and keeps it", False: "not asked: what fits stays"}
+_NO_ROOM = "no member has room"  # How a plan ends the reason of an item that nobody takes.
 _COUNTED_MAX = 100_000  # Above this, who else wanted a place is not counted: the answer must come at once.
 
 
-class Alternative(msgspec.Struct, frozen=True):
-    """One member as seen by one item."""
+class Alternative(msgspec.Struct, frozen=True, rename="camel"):
+    """One member as seen by one item.
+
+    By scores the highest comes first and `distance` is empty; on a ring the nearest comes first and `score` is empty.
+    """
 
     rank: int
     member: str
@@ -29,9 +33,10 @@ class Alternative(msgspec.Struct, frozen=True):
     load: int
     share: str
     verdict: str
+    distance: str = ""
 
 
-class Explanation(msgspec.Struct, frozen=True):
+class Explanation(msgspec.Struct, frozen=True, rename="camel"):
     """Where an item goes and why, the ranked alternatives, and what would move it."""
 
     item: str
@@ -74,8 +79,11 @@ def explain(
 
 
 def _by_score(plan: Plan, item: str, share: Mapping[str, Fraction], source: str | None, policy: str) -> Explanation:
-    """Explain an item that goes by scores: what it prefers, and why it is not there."""
-    target = plan.assignment[item]
+    """Explain an item that goes by scores: what it prefers, and why it is not there.
+
+    Only a sticky source lets go of what is over its share and is then closed; elsewhere it is a member like any other.
+    """
+    target, releases = plan.assignment[item], source if policy == "sticky" else None
     scores = {member: score(item, member) for member in share}
     ranked = sorted(share, key=lambda member: (-scores[member], member))
     best = ranked.index(target) if target is not None else len(ranked)
@@ -87,21 +95,22 @@ def _by_score(plan: Plan, item: str, share: Mapping[str, Fraction], source: str 
             score=f"{scores[member]:016x}",
             load=plan.loads[member],
             share=str(share[member]),
-            verdict=_KEEPS[rank == best] if stays else _verdict(member, source, rank - best, plan.loads[member]),
+            verdict=_KEEPS[rank == best] if stays else _verdict(member, releases, rank - best, plan.loads[member]),
         )
         for rank, member in enumerate(ranked)
     ]
-    preferred = [member for member in ranked[:best] if member != source]
+    # A member without a share is closed whatever happens, so it is neither full nor able to have more room.
+    preferred = [member for member in ranked[:best] if member != releases and share[member]]
     if target is None:
-        because = ["no member has room for it" if share else "there is no live member"]
+        because = [*_why_it_moves(plan, item, None), f"{_NO_ROOM} for it" if share else "there is no member to take it"]
     elif stays:
         because = _why_it_stays(plan, target, share[target])
     else:
-        because = [*_why_it_moves(plan, item, source), _why_there(target, source, preferred, plan)]
+        because = [*_why_it_moves(plan, item, source), _why_there(plan, target, ranked[:best], preferred)]
     if stays and target is not None:
         would = _what_uproots(plan, item, target, [member for member in ranked if member != target])
     else:
-        would = _what_keeps(plan, item, source) + _what_attracts(plan, item, preferred[:1], policy)
+        would = _what_keeps(plan, item, releases) + _what_attracts(plan, item, source, preferred[:1], policy)
     return Explanation(item, source, target, because, rows, would)
 
 
@@ -120,18 +129,23 @@ def _why_it_stays(plan: Plan, member: str, share: Fraction) -> list[str]:
     because = [f"it is on {member} already, and {member} holds {plan.loads[member]} of its share {share}"]
     left = [move.item for move in plan.moves if move.source == member]
     if left:
-        because.append(f"{len(left)} leave {member}; its score there is higher than theirs")
+        leave = f"1 leaves {member}: its" if len(left) == 1 else f"{len(left)} leave {member}: their"
+        because.append(f"{leave} score there is lower")
     return because
 
 
 def _why_it_moves(plan: Plan, item: str, source: str | None) -> list[str]:
-    return [move.reason for move in plan.moves if move.item == item] or ([f"it is on {source}"] if source else [])
+    """Give the reasons of its moves; that it then finds no room is said elsewhere, and only where there are members."""
+    reasons = [move.reason.removesuffix(_NO_ROOM).removesuffix("; ") for move in plan.moves if move.item == item]
+    return [*filter(None, reasons)] or ([f"it is on {source}"] if source else [])
 
 
-def _why_there(target: str, source: str | None, preferred: Sequence[str], plan: Plan) -> str:
+def _why_there(plan: Plan, target: str, above: Sequence[str], preferred: Sequence[str]) -> str:
+    """Name those that were full at its turn; others above the target let it go, or take nothing."""
+    if not above:
+        return f"{target} has the highest score for it, and room"
     if not preferred:
-        others = " among the others" if source in plan.loads and source != target else ""
-        return f"{target} has the highest score for it{others}, and room"
+        return f"{target} is the best of those with room"
     full = ", ".join(f"{member} ({plan.loads[member]})" for member in preferred)
     return f"{target} is the best of those with room; full at its turn: {full}"
 
@@ -143,7 +157,12 @@ def _what_uproots(plan: Plan, item: str, member: str, others: Sequence[str]) -> 
     after = f", after {lower} with a lower score there" if lower else ", as the first to go"
     would = [f"it would leave if {member} had to give up {lower + 1} of its {len(beside)}{after}"]
     then = f"; it prefers {others[0]} then" if others else ""
-    return [*would, f"it would move if {member} were drained or gone{then}"]
+    return [*would, f"{_once_gone(plan, member)}{then}"]
+
+
+def _once_gone(plan: Plan, member: str) -> str:
+    would = "move" if len(plan.loads) > 1 else "be nowhere"
+    return f"it would {would} if {member} were drained or gone"
 
 
 def _what_keeps(plan: Plan, item: str, source: str | None) -> list[str]:
@@ -152,25 +171,28 @@ def _what_keeps(plan: Plan, item: str, source: str | None) -> list[str]:
     if source not in plan.loads or item not in left:
         return []
     higher = sum(score(name, source) > score(item, source) for name in left)
-    return [f"it would stay if {source} had {_fewer(higher)}"]
+    return [f"it would stay if {source} could keep {_more(higher)}"]
 
 
-def _fewer(others: int) -> str:
-    return f"{others + 1} items fewer" if others else "one item fewer"
+def _more(others: int) -> str:
+    return f"{others + 1} more" if others else "one more"
 
 
-def _what_attracts(plan: Plan, item: str, first: Sequence[str], policy: str) -> list[str]:
+def _what_attracts(plan: Plan, item: str, source: str | None, first: Sequence[str], policy: str) -> list[str]:
     """Say how much room the preferred member would need: whoever comes earlier and wants it too is served first."""
     target = plan.assignment[item]
-    gone = f"it would move if {target} were drained or gone"
-    would = [gone] if target is not None else ["it would be placed if a member with room joined"]
+    would = ["it would be placed if a member joined that has room at its turn"]
+    if target is not None:
+        would = [_once_gone(plan, target)]
     for member in first:
         ahead = _ahead(plan, item, member, policy)
+        goes = "it would stay" if member == source else f"it would go to {member}"
         if ahead is None:
-            would.insert(0, f"it would go to {member} if there were room at its turn")
+            would.insert(0, f"{goes} if {member} had room at its turn")
         else:
-            too = f" ({ahead} that come before it want {member} too)" if ahead else ""
-            would.insert(0, f"it would go to {member} if {member} had {_fewer(ahead)}{too}")
+            earlier = "1 that comes before it wants" if ahead == 1 else f"{ahead} that come before it want"
+            too = f" ({earlier} {member} too)" if ahead else ""
+            would.insert(0, f"{goes} if {member} had room for {_more(ahead)}{too}")
     return would
 
 
@@ -202,7 +224,8 @@ def _on_ring(plan: Plan, item: str, ring: Ring, current: Mapping[str, str | None
         Alternative(
             rank=rank,
             member=member,
-            score=f"{ring.distance(item, member):016x}",
+            score="",
+            distance=f"{ring.distance(item, member):016x}",
             load=plan.loads[member],
             share=str(Fraction(len(plan.assignment) * ring.tokens[member], total)),
             verdict="next token clockwise" if rank == 1 else f"takes over after {order[rank - 2]}",

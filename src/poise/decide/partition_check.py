@@ -27,7 +27,7 @@ def check_partitions(
     if faults:
         return faults  # Steps that may not be written lead to rows that mean nothing.
     after = before.written(plan.steps)
-    laws = (_quotas, _recalls, _loads, _fewest, _recovery, _retirement, _mended, _budgets, _undone, _ends)
+    laws = (_quotas, _told, _recalls, _loads, _fewest, _recovery, _retirement, _mended, _budgets, _undone, _ends)
     return [fault for law in laws for fault in law(plan, before, after)]
 
 
@@ -37,6 +37,9 @@ def _named_once(plan: PartitionPlan, world: World) -> list[str]:
     faults = [f"{name} has {count} steps, one is allowed" for name, count in times.items() if count > 1]
     faults += [f"{step.partition} has a step but no row" for step in plan.steps if step.partition not in world.rows]
     faults += [f"{step.kind} of {step.partition} has no reason" for step in plan.steps if not step.reason]
+    faults += [
+        f"{wait.partition} waits and has no row" for wait in plan.moves_waiting if wait.partition not in world.rows
+    ]
     return faults + [f"{wait.partition} waits without a reason" for wait in plan.moves_waiting if not wait.reason]
 
 
@@ -69,9 +72,8 @@ def _problem(step: Step, row: Partition, world: World) -> str | None:
         case "unassign":
             if row.owner is None:
                 return "nobody owns it"
-            kept = row.owner if row.state == HELD and world.older(row) else row.target if row.state != HELD else None
-            if step.target != kept:
-                return f"its target should be {kept}"
+            if step.target != world.kept_target(row):
+                return f"its target should be {world.kept_target(row)}"
             return None if world.over(row) else "its lease and grace have not ended"
         case _:
             if not extra:
@@ -92,8 +94,10 @@ def _problem_of_assign(step: Step, row: Partition, world: World, extra: bool) ->
 def _problem_of_release(step: Step, row: Partition, world: World, extra: bool) -> str | None:
     if row.owner is None or not world.alive(row):
         return "no live owner could answer"
+    if extra and (step.target is not None or (row.state != HELD and row.target is None)):
+        return "a retirement is for nobody, and is asked for once"
     if extra:
-        return None if step.target is None else "a retirement is for nobody"
+        return None
     if step.target is not None and (world.state(step.target) != "active" or step.target == row.owner):
         return f"{step.target} is {world.state(step.target)}, or its owner"
     if step.target is not None and world.refused(row, step.target):
@@ -119,6 +123,15 @@ def _quotas(plan: PartitionPlan, before: World, _: World) -> list[str]:
         for name, share in shares.items()
         if plan.quotas[name] != floors[name] + (name in raised)
     ]
+
+
+def _told(plan: PartitionPlan, before: World, _: World) -> list[str]:
+    """Judge what is only reported: real loads, and what each node is owed."""
+    owners = Counter(row.owner for row in before.rows.values())
+    held = {name: owners[name] for name in before.nodes if before.state(name) != "gone"}
+    owed = {name: share - plan.quotas.get(name, 0) for name, share in before.shares().items()}
+    faults = [f"held says {plan.held}, the rows say {held}"] if plan.held != held else []
+    return faults + ([f"owed says {plan.owed}, the shares say {owed}"] if plan.owed != owed else [])
 
 
 def _recalls(plan: PartitionPlan, before: World, after: World) -> list[str]:

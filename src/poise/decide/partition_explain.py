@@ -60,6 +60,8 @@ def _where(facts: Facts, row: Partition) -> str:
     if row.owner is None:
         meant = f", reserved for {row.target}" if row.target else ""
         return f"{row.id} is Unassigned{meant}; nobody holds it."
+    if facts.is_lost(row):
+        return f"{row.id} is {row.state}: {row.owner} ({facts.state_of(row.owner)}) held it last, at epoch {row.epoch}."
     held = f"{row.id} is {row.state}: {row.owner} ({facts.state_of(row.owner)}) holds it at epoch {row.epoch}"
     if row.state in RELEASING:
         left_s = row.deadline_s - facts.now_s if row.deadline_s is not None else 0.0

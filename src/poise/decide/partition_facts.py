@@ -11,6 +11,7 @@ import msgspec
 from poise.decide.partition_values import (
     OFFERS_MAX,
     RESTART,
+    RETIREMENT,
     MoveBudgets,
     Node,
     NodeState,
@@ -22,7 +23,7 @@ from poise.decide.partition_values import (
 from poise.errors import invalid
 from poise.inputs import is_utf8, unique_names, whole
 
-PARTITIONS_MAX = 1_000_000
+PARTITIONS_MAX = 100_000
 _LARGEST = 10**12  # Seconds, and items owed: far beyond what is real, and exact in a float.
 _STATES, _NODE_STATES, _TIMEOUTS = set(PartitionState), set(NodeState), set(ReleaseTimeout)
 RELEASING = (PartitionState.REQUESTED_RELEASE, PartitionState.PENDING_RELEASE)
@@ -85,10 +86,10 @@ class Facts(msgspec.Struct, frozen=True):
         return row.deadline_s is not None and self.now_s < row.deadline_s
 
     def heir(self, row: Partition) -> str | None:
-        """Name the target that an Unassigned row keeps; a superseded process leaves its rows to its own name."""
-        if row.state != PartitionState.ASSIGNED:
-            return row.target
-        return row.owner if self.is_superseded(row) else None
+        """Name the target that T5 and T7 leave: the row's own; where none is set, a superseded process's own name."""
+        target = None if row.state == PartitionState.ASSIGNED else row.target
+        returns = target is None and self.is_superseded(row) and row.reason != RETIREMENT
+        return row.owner if returns else target
 
     def aim(self, row: Partition) -> str | None:
         """Name the active node that a row is reserved for, and counts on, while it has no live owner or loses it."""

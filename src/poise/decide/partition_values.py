@@ -116,7 +116,7 @@ class WaitingMove(msgspec.Struct, frozen=True, gc=False):
     """A move that is needed and cannot begin now.
 
     `code` says what holds it back: `budget`, `no-active-node`, `arrival` (the source does not have it yet), or
-    `refused` (the nodes with room never confirmed it).
+    `refused` (the nodes with room never confirmed it). `reason` says the same in words, `why` what the move is for.
     """
 
     partition: str
@@ -124,6 +124,7 @@ class WaitingMove(msgspec.Struct, frozen=True, gc=False):
     target: str | None
     reason: str
     code: str
+    why: str = ""
 
 
 class PartitionPlan(msgspec.Struct, frozen=True):

@@ -93,10 +93,15 @@ class World:
         """Say whether a node never confirmed this row."""
         return row.offers.get(name or "", 0) >= _OFFERS_MAX
 
+    def kept_target(self, row: Partition) -> str | None:
+        """Name the target that a row keeps when its owner is taken away."""
+        if row.state != HELD and row.target is not None:
+            return row.target
+        return row.owner if self.older(row) and row.reason != "retire" else None
+
     def meant_for(self, row: Partition) -> str | None:
         """Name the active node that a row without a lasting owner is reserved for."""
-        lasting = row.owner is not None and self.alive(row)
-        meant = (row.owner if self.older(row) else None) if row.state == HELD else row.target
+        lasting, meant = row.owner is not None and self.alive(row), self.kept_target(row)
         if (row.state == HELD and lasting) or self.state(meant) != "active":
             return None
         return None if not lasting and self.refused(row, meant) else meant

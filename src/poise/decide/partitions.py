@@ -272,7 +272,7 @@ class _Planning:
         elif row.owner != name:
             self._wait(row, name, target, f"{name} is over its share, and does not have it yet", "arrival")
         elif target is None:
-            self._wait(row, name, target, f"{barring(row) or 'it waits'}; no other node has room", "refused")
+            self._wait(row, name, target, f"{barring(row)}; no other node has room", "refused")
         else:
             self._wait(row, name, target, self.flights.why_not(name, target), "budget")
 
@@ -287,7 +287,10 @@ class _Planning:
         self.steps.append(Step(kind, row.id, row.owner, target, reason))
 
     def _wait(self, row: Partition, source: str, target: str | None, reason: str, code: str) -> None:
-        self.waiting.append(WaitingMove(row.id, source, target, reason, code))
+        why = self._over(source) if source in self.quotas else f"{source} is draining"
+        if int(row.id) >= self.facts.policy.count:
+            why = f"the set shrank to {self.facts.policy.count}"
+        self.waiting.append(WaitingMove(row.id, source, target, reason, code, why))
 
     def result(self) -> PartitionPlan:
         """Put the plan together, with its proof."""

@@ -14,6 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
+from poise.inputs import text
+
 Hashes = npt.NDArray[np.uint64]
 
 _A, _B = 0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93
@@ -25,7 +27,9 @@ _FEW = 2_048
 
 
 def score(item: str, member: str) -> int:
-    """Score one pair, by the formula above."""
+    """Score one pair, by the formula above; a seed may be empty text."""
+    text("$.item", item)
+    text("$.member", member)
     x = (xxhash.xxh3_64_intdigest(item.encode()) ^ xxhash.xxh3_64_intdigest(member.encode())) * _A & _MASK
     return (x ^ x >> 32) * _B & _MASK
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 
 class Gained:
@@ -21,14 +21,13 @@ class Gained:
 class Lost:
     """The member must stop acting on an item; `ack` says that the work has stopped."""
 
-    def __init__(self, item: str, epoch: int) -> None:
-        """Name the item and the epoch at which it was held."""
-        self.item, self.epoch = item, epoch
-        self.acknowledged = asyncio.Event()
+    def __init__(self, item: str, epoch: int, acknowledge: Callable[[], None]) -> None:
+        """Name the item and the epoch at which it was held, and who wants to know."""
+        self.item, self.epoch, self._acknowledge = item, epoch, acknowledge
 
     def ack(self) -> None:
         """Say that all work on the item has stopped; only then is it given to another member."""
-        self.acknowledged.set()
+        self._acknowledge()
 
     def __repr__(self) -> str:
         """Read like its making."""
@@ -41,7 +40,7 @@ class Stream:
     def __init__(self) -> None:
         """Start empty and open."""
         self._waiting: asyncio.Queue[Gained | Lost | None] = asyncio.Queue()
-        self._open: set[Lost] = set()
+        self._open: set[asyncio.Event] = set()
         self._closed = False
 
     async def gain(self, item: str, epoch: int) -> None:
@@ -52,19 +51,19 @@ class Stream:
         """Add a loss, and wait until it is acknowledged; after the end nobody works any more."""
         if self._closed:
             return
-        lost = Lost(item, epoch)
-        self._open.add(lost)
-        self._waiting.put_nowait(lost)
+        acknowledged = asyncio.Event()
+        self._open.add(acknowledged)
+        self._waiting.put_nowait(Lost(item, epoch, acknowledged.set))
         try:
-            await lost.acknowledged.wait()
+            await acknowledged.wait()
         finally:
-            self._open.discard(lost)
+            self._open.discard(acknowledged)
 
     def close(self) -> None:
         """End the stream: whoever worked on something has stopped by now."""
         self._closed = True
-        for lost in self._open:
-            lost.ack()
+        for acknowledged in self._open:
+            acknowledged.set()
         self._waiting.put_nowait(None)
 
     async def __aiter__(self) -> AsyncIterator[Gained | Lost]:

@@ -95,7 +95,7 @@ def speak(
     return spoken, said
 
 
-def hear(holding: Holding, reply: Reply, sent_at_s: float, now_s: float | None = None) -> tuple[Holding, list[Order]]:
+def hear(holding: Holding, reply: Reply, sent_at_s: float, now_s: float) -> tuple[Holding, list[Order]]:
     """Take the reply to the heartbeat that was sent at this time; one older than the newest used is ignored.
 
     A reply may come so late that what it grants has ended: then nothing is begun.
@@ -117,7 +117,7 @@ def hear(holding: Holding, reply: Reply, sent_at_s: float, now_s: float | None =
             piece, order = Piece(told[0], Phase.STOPPED, 0.0), None  # Said once, it is said again, never begun again.
         else:
             piece, order = _named(item, known, told, sent_at_s - holding.margin_s)
-            if isinstance(order, Start) and piece is not None and now_s is not None and now_s >= piece.until_s:
+            if isinstance(order, Start) and piece is not None and now_s >= piece.until_s:
                 piece, order = None, None
         if piece is not None:
             pieces[item] = piece

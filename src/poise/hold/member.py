@@ -9,7 +9,7 @@ import asyncio
 import logging
 import random
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
 from types import TracebackType
 from typing import Literal, Self
@@ -43,8 +43,9 @@ from poise.stores.base import Store
 TICK_S = 0.25  # The event loop's clock may stand still while the machine sleeps: look at the right one this often.
 CALL_S = 0.25  # How long one look for calls may take; leaving waits for it.
 CALL_PAUSE_S = 0.1  # Between two looks, however busy the store is.
-BACKOFF_S = 0.1  # The first pause after a store did not answer; it doubles up to the period.
+BACKOFF_S = 0.1  # The first pause after a store did not answer; it doubles up to half the period.
 
+OnBeat = Callable[[dict[str, float]], None]
 _log = logging.getLogger("poise.member")
 
 
@@ -68,7 +69,7 @@ class Member:
         weight: int = 1,
         on_exit: Literal["release", "keep"] = "release",
         on_hang: Literal["raise", "exit"] = "raise",
-        on_beat: Callable[[dict[str, float]], None] | None = None,
+        on_beat: OnBeat | None = None,
         clock: Callable[[], float] = boot_s,
     ) -> None:
         """Prepare; nothing is asked before the block is entered.
@@ -138,7 +139,7 @@ class Member:
         self._wake = asyncio.Event()
         self._moved = asyncio.Event()
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._link = self._open()
+        self._link = await self._open()
         try:
             registered = await self._link.register()
             check_inequality(registered.terms, self._settings)
@@ -152,8 +153,9 @@ class Member:
         self._guard = Guard(self._clock) if self._settings.on_hang == "exit" else None
         self._group = asyncio.TaskGroup()
         await self._group.__aenter__()
-        loops = (self._speak_on(), self._watch_on(), self._listen_on(), self._await_failure())
-        self._loops = [self._group.create_task(loop) for loop in loops]
+        loops = (self._speak_on, self._watch_on, self._listen_on)
+        self._loops = [self._group.create_task(self._keep(loop)) for loop in loops]
+        self._loops.append(self._group.create_task(self._await_failure()))
         return self
 
     async def __aexit__(
@@ -170,8 +172,8 @@ class Member:
             kind, error, trace = type(cancelled), cancelled, cancelled.__traceback__
             await self._wind_up()
         finally:
-            for loop in self._loops:
-                loop.cancel()
+            for loop in self._loops if not self._failure.done() else self._loops[:-1]:
+                loop.cancel()  # The last one tells of a failure, which must not be lost.
             try:
                 await self._group.__aexit__(kind, error, trace)
             except BaseExceptionGroup as errors:
@@ -193,7 +195,7 @@ class Member:
             self._wake.set()
         if await self._wait(lambda: not busy(self._holding), self._terms.release_s):
             await self._wait(lambda: self._left and not self._holding.pieces, self._terms.lease_s)
-        else:
+        elif not self._failure.done():
             self._end()
             await self._wind_up()
 
@@ -202,16 +204,17 @@ class Member:
         await self._wait(lambda: not busy(self._holding), self._settings.patience_s)
         self._leaving = self._leaving or self._settings.leaving
         self._holding, said = speak(self._holding, weight=self._settings.weight, leaving=self._leaving)
-        with suppress(PoiseError, TimeoutError):
-            await asyncio.wait_for(self._link.beat(said), self._settings.patience_s)
+        # Whether it was heard or not, there is nothing left to do about it.
+        await _within(self._link.beat(said), self._settings.patience_s)
 
-    def _open(self) -> StoreLink:
+    async def _open(self) -> StoreLink:
         """Make the link; a text is the address of a store, which is then this member's own."""
         if not isinstance(self._where, str):
             return StoreLink(self._where, self._settings.set, self.name, self._process)
         from poise.stores.open import open_store
 
-        return StoreLink(open_store(self._where), self._settings.set, self.name, self._process, closes=True)
+        store = await asyncio.to_thread(open_store, self._where)
+        return StoreLink(store, self._settings.set, self.name, self._process, closes=True)
 
     # The loops.
 
@@ -219,20 +222,21 @@ class Member:
         """Send a heartbeat every period, sooner when there is news, and after a failure with a growing pause."""
         failures = 0
         while True:
-            if await self._beat():
+            sent_at_s = self._clock()
+            if await self._beat(sent_at_s):
                 failures = 0
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(self._period_s):
+                    async with asyncio.timeout(max(0.0, sent_at_s + self._period_s - self._clock())):
                         await self._wake.wait()
             else:
                 failures += 1
-                pause_s = min(self._period_s, BACKOFF_S * 2**failures)
+                pause_s = min(self._period_s / 2, BACKOFF_S * 2**failures)
                 await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))
 
-    async def _beat(self) -> bool:
+    async def _beat(self, sent_at_s: float) -> bool:
         """Send one heartbeat, and do what the answer says; its time counts from before it is sent."""
         self._wake.clear()
-        sent_at_s, leaving = self._clock(), self._leaving
+        leaving = self._leaving
         self._holding, said = speak(self._holding, weight=self._settings.weight, leaving=leaving)
         try:
             async with asyncio.timeout(self._terms.lease_s / 2):
@@ -253,14 +257,10 @@ class Member:
     def _hear(self, reply: Reply, sent_at_s: float) -> None:
         """Take a reply, and at once look at the clock: it may have taken longer than what it grants."""
         self._period_s = max([grant.lease_s for grant in reply.granted] or [self._terms.lease_s]) / BEATS_PER_LEASE
-        self._holding, orders = hear(self._holding, reply, sent_at_s)
-        self._holding, late = watch(self._holding, self._clock())
-        ended = {order.item for order in late}
-        begun = [order for order in orders if isinstance(order, Start) and order.item in ended]
-        for order in begun:
-            self._note_stopped(order.item, order.epoch)
-        never = {order.item for order in begun}
-        self._carry_out([order for order in [*orders, *late] if order.item not in never])
+        now_s = self._clock()
+        self._holding, orders = hear(self._holding, reply, sent_at_s, now_s)
+        self._holding, late = watch(self._holding, now_s)
+        self._carry_out([*orders, *late])
         self._tell()
 
     async def _watch_on(self) -> None:
@@ -281,6 +281,13 @@ class Member:
                 await asyncio.sleep(CALL_PAUSE_S)
             except (Unavailable, Conflict):
                 await asyncio.sleep(self._period_s)  # The heartbeat finds out for itself.
+
+    async def _keep(self, loop: Callable[[], Awaitable[None]]) -> None:
+        """Run a loop; should it fail, all work stops before anything else happens."""
+        try:
+            await loop()
+        except Exception as error:
+            self._fail(error)
 
     async def _await_failure(self) -> None:
         await self._failure
@@ -319,6 +326,7 @@ class Member:
         _log.error("member.failed member=%s reason=%s", self.name, error)
         self._failure.set_exception(error)
         self._end()
+        self._moved.set()
 
     def _tell(self) -> None:
         """Tell whoever waits for a change, and whoever guards the work, how long each item may be acted on."""
@@ -333,14 +341,24 @@ class Member:
             self._on_beat(untils)
 
     async def _wait(self, met: Callable[[], bool], timeout_s: float) -> bool:
-        """Wait until something is so, and say whether it is; every change of what is held is a reason to look."""
+        """Wait until something is so, and say whether it is. Every change is a reason to look, a failure one to end."""
         loop = asyncio.get_running_loop()
         last_s = loop.time() + timeout_s
-        with suppress(TimeoutError):
-            while not met():
-                self._moved.clear()
-                await asyncio.wait_for(self._moved.wait(), last_s - loop.time())
+        failed = self._failure.done()
+        while not met() and loop.time() < last_s and failed == self._failure.done():
+            self._moved.clear()
+            await _within(self._moved.wait(), last_s - loop.time())
         return met()
+
+
+async def _within(work: Coroutine[object, None, object], timeout_s: float) -> None:
+    """Wait for work for a time, however it ends; unlike `wait_for`, no cancellation is ever lost here."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait([task], timeout=timeout_s)
+    finally:
+        task.cancel()
+        task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
 
 
 _VERBS: dict[type[Order], str] = {Start: "gained", Finish: "releasing", Stop: "lost"}

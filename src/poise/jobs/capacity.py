@@ -12,7 +12,7 @@ from poise.decide.fallback import FallbackState, with_substitutes
 from poise.decide.pool_steps import next_pool_action, pool_steps
 from poise.decide.pools import PoolHealth, PoolSplit, pools_down, split_pools
 from poise.decide.ramp import RampPolicy, RampState, RampWhy, next_step_s, ramp
-from poise.decide.split import Action, Split, binding_term, next_action, restores_minimum, split, steps
+from poise.decide.split import Action, Split, Term, binding_term, next_action, restores_minimum, split, steps
 from poise.errors import Fault, InvalidSpec
 from poise.jobs.entries import CapacityEntry, Counts, Planned, SplitEntry, Told
 from poise.jobs.waiting import waits_of
@@ -25,6 +25,12 @@ from poise.move.refusal import Refusal
 from poise.move.safety import SafetyFacts, judge_safety
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SETTLED = {
+    Term.PERCENTAGE: "as it should be: the percentage decides",
+    Term.MINIMUM: "as it should be: the minimum on on-demand decides",
+    Term.MINIMUM_UNMET: "all replicas are on on-demand",
+    Term.NO_REPLICAS: "as it should be: there are no replicas",
+}
 
 
 class _Decided(msgspec.Struct, frozen=True):
@@ -82,8 +88,7 @@ def explain_capacity(document: CapacitySplit, name: str, now_s: float) -> Told:
         listed = ", ".join(sorted(each.name for each in document.spec.workloads)[:8]) or "none"
         raise InvalidSpec(Fault("", f"no workload {name!r} in {document.metadata.name}; there are {listed}"))
     if document.spec.pools:
-        previous, down = _seen(document, name).pools, _down(document, now_s)
-        return Told(name, explain_pools(workload.replicas, document.spec.pools, previous=previous, down=down))
+        return Told(name, _explain_pooled(document, workload, now_s))
     made = _decide(document, workload, now_s)
     lines = explain_split(
         workload.replicas,
@@ -102,20 +107,27 @@ def _seen(document: CapacitySplit, name: str) -> SplitCounts:
 
 def _sided(document: CapacitySplit, workload: SplitWorkload, now_s: float) -> tuple[SplitEntry, list[str]]:
     made, total = _decide(document, workload, now_s), workload.replicas
-    term = binding_term(total, made.percentage, made.minimum)
-    why = action_reason(made.action, made.current, made.desired)
     entry = SplitEntry(
         current=Counts(made.current.spot, made.current.on_demand),
         desired=Counts(made.desired.spot, made.desired.on_demand),
         action=made.action,
         steps=steps(made.current, made.desired),
         waits=waits_of(made.refusal),
-        reason="; ".join([*made.notes, why if made.action is not Action.NONE else f"as it should be, by the {term}"]),
+        reason=_side_reason(made, total),
     )
     now, then = (made.current.spot, made.current.on_demand), (made.desired.spot, made.desired.on_demand)
     formula = split(total, made.percentage, made.minimum)
     broken = check_split((formula.spot, formula.on_demand), total, made.percentage, made.minimum)
     return entry, broken + check_next_action(made.action, total, made.minimum, current=now, desired=then)
+
+
+def _side_reason(made: _Decided, total: int) -> str:
+    """Say what people must know first: a minimum that cannot be met; then why the action is the next one."""
+    term = binding_term(total, made.percentage, made.minimum)
+    unmet = f"the minimum cannot be met: {total} for a minimum of {made.minimum} on on-demand"
+    settled = made.action is Action.NONE and made.current == made.desired
+    why = _SETTLED[term] if settled else action_reason(made.action, made.current, made.desired)
+    return "; ".join([*([unmet] if term is Term.MINIMUM_UNMET else []), *made.notes, why])
 
 
 def _decide(document: CapacitySplit, workload: SplitWorkload, now_s: float) -> _Decided:
@@ -222,26 +234,75 @@ def _down(document: CapacitySplit, now_s: float) -> list[str]:
     return [name for name in pools_down(health, now_s) if name in named]
 
 
-def _pooled(document: CapacitySplit, workload: SplitWorkload, now_s: float) -> tuple[SplitEntry, list[str]]:
+class _Pooled(msgspec.Struct, frozen=True):
+    """One workload over pools: what it has and should have, and the next action."""
+
+    current: dict[str, int]
+    made: PoolSplit
+    down: list[str]
+    action: str
+    steps: int
+    refusal: Refusal | None
+
+
+def _decide_pooled(document: CapacitySplit, workload: SplitWorkload, now_s: float) -> _Pooled:
     """Split over pools; the next step fills or empties one pool, or moves one replica between two."""
     pools, seen, down = document.spec.pools, _seen(document, workload.name), _down(document, now_s)
     made = split_pools(workload.replicas, pools, previous=seen.pools, down=down)
     action = next_pool_action([pool.name for pool in pools], seen.pools, made.replicas)
-    guarded = judge(action, _guard_facts(document, workload, seen, now_s, restores=False))
+    short = [pool.name for pool in pools if seen.pools.get(pool.name, 0) < pool.min]
+    restores = any(action in (f"scale-up-{name}", f"migrate-to-{name}") for name in short)
+    refusal = judge(action, _guard_facts(document, workload, seen, now_s, restores=restores))
+    current = {pool.name: seen.pools.get(pool.name, 0) for pool in pools}
+    unlisted = {name: count for name, count in sorted(seen.pools.items()) if count and name not in current}
+    return _Pooled(current | unlisted, made, down, action, pool_steps(seen.pools, made.replicas), refusal)
+
+
+def _pooled(document: CapacitySplit, workload: SplitWorkload, now_s: float) -> tuple[SplitEntry, list[str]]:
+    decided, previous = _decide_pooled(document, workload, now_s), _seen(document, workload.name).pools
+    made, down = decided.made, decided.down
     entry = SplitEntry(
-        current=Counts(pools={pool.name: seen.pools.get(pool.name, 0) for pool in pools}),
+        current=Counts(pools=decided.current),
         desired=Counts(pools=made.replicas),
-        action=action,
-        steps=pool_steps(seen.pools, made.replicas),
-        waits=waits_of(guarded),
-        reason=_pool_reason(made, down),
+        action=decided.action,
+        steps=decided.steps,
+        waits=waits_of(decided.refusal),
+        reason=_pool_reason(decided),
         unplaced=made.unplaced,
     )
-    plain = [(pool.name, pool.weight, pool.min, pool.max) for pool in pools]
-    return entry, check_pools(made.replicas, made.unplaced, workload.replicas, plain, previous=seen.pools, down=down)
+    plain = [(pool.name, pool.weight, pool.min, pool.max) for pool in document.spec.pools]
+    return entry, check_pools(made.replicas, made.unplaced, workload.replicas, plain, previous=previous, down=down)
 
 
-def _pool_reason(made: PoolSplit, down: list[str]) -> str:
-    parts = [f"{name} is down" for name in down]
-    parts += [f"{made.unplaced} fit nowhere"] if made.unplaced else []
+def _explain_pooled(document: CapacitySplit, workload: SplitWorkload, now_s: float) -> list[str]:
+    """Explain the shares, then the next action, how many there are, and what it waits for."""
+    decided, previous = _decide_pooled(document, workload, now_s), _seen(document, workload.name).pools
+    lines = explain_pools(workload.replicas, document.spec.pools, previous=previous, down=decided.down)
+    lines += [f"{name}: 0: it is no longer listed." for name in _unlisted(decided)]
+    if decided.action == Action.NONE:
+        return [*lines, "Next: none: every pool has what it should have."]
+    now = ", ".join(f"{name} {count}" for name, count in decided.current.items())
+    lines += [f"Now {now}.", f"Next: {decided.action}: {_next_pool(decided)}."]
+    lines.append(f"{decided.steps} step{'' if decided.steps == 1 else 's'} to the goal.")
+    return [*lines, f"It {decided.refusal}."] if decided.refusal else lines
+
+
+def _next_pool(decided: _Pooled) -> str:
+    """Say why an action over pools is the next one."""
+    missing = sum(decided.made.replicas.values()) - sum(decided.current.values())
+    if missing > 0:
+        return "the total is too low, and it is the first in the list that has too few"
+    if missing < 0:
+        return "the total is too high, and it is the last in the list that has too many"
+    return "the total is right, and it is the first in the list that has too few"
+
+
+def _unlisted(decided: _Pooled) -> list[str]:
+    return [name for name in decided.current if name not in decided.made.replicas]
+
+
+def _pool_reason(decided: _Pooled) -> str:
+    parts = [f"{name} is down" for name in decided.down]
+    parts += [f"{name} is no longer listed" for name in _unlisted(decided)]
+    parts += [f"{decided.made.unplaced} fit nowhere"] if decided.made.unplaced else []
     return "; ".join(parts) or "shares by weight within their bounds"

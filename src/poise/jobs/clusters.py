@@ -8,14 +8,15 @@ from typing import TypedDict
 
 import msgspec
 
-from poise.decide.division import Division
-from poise.decide.division_explain import explain_division
+from poise.decide.divide import replay
+from poise.decide.division import Division, Record
+from poise.decide.division_explain import explain_division, tell_decision
 from poise.decide.fleet import Total, divide_fleet, fleet_totals, plan_repair
 from poise.decide.fleet_check import check_fleet
 from poise.errors import Fault, InvalidSpec
 from poise.jobs.entries import DividedEntry, DivisionEntry, Planned, Told, TotalEntry
 from poise.jobs.what_if import WhatIf, check_members, check_workloads
-from poise.model import ReplicaDivision
+from poise.model import DivisionRecord, ReplicaDivision
 from poise.model.replica_division import Cluster
 
 
@@ -62,7 +63,27 @@ def explain_clusters(document: ReplicaDivision, workload: str) -> Told:
     if workload not in divisions:
         listed = ", ".join(sorted(divisions)[:8]) or "none"
         raise InvalidSpec(Fault("", f"no workload {workload!r} in {document.metadata.name}; there are {listed}"))
-    return Told(workload, explain_division(divisions[workload]))
+    division = divisions[workload]
+    lines = explain_division(division)
+    if (most := document.spec.moves_max) and document.spec.strategy != "Duplicated":
+        lines.append(f"A repair of the totals may move one replica of it even so: movesMax is {most}.")
+    return Told(workload, lines + (_last_decision(document.status.divisions[workload]) if division.kept else []))
+
+
+def _last_decision(recorded: DivisionRecord) -> list[str]:
+    """Tell from a complete record who had won the extra, and by what chance; a shorter record knows of no draw."""
+    parts = (recorded.quotas, recorded.seed, recorded.kept, recorded.reason)
+    if not recorded.draws or any(part is None for part in parts):
+        return []
+    record = msgspec.convert(recorded, Record, from_attributes=True)
+    try:
+        sound = replay(record).record == record
+    except InvalidSpec:
+        sound = False
+    if not sound:
+        return ["The record of the last decision is not told: a replay does not give the same."]
+    first, *others = tell_decision(record)
+    return [f"When it was last decided: {first}", *(f"Then {sentence}" for sentence in others)]
 
 
 class _Terms(TypedDict):

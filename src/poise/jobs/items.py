@@ -15,7 +15,7 @@ from poise.decide.ring import plan_ring
 from poise.errors import Fault, InvalidSpec
 from poise.jobs.entries import ItemsEntry, ItemsView, Planned, Unassigned
 from poise.jobs.waiting import Gate
-from poise.jobs.what_if import WhatIf, check_members, refuse
+from poise.jobs.what_if import WhatIf, check_members, refuse, refuse_drains
 
 
 class ItemFacts(msgspec.Struct, frozen=True):
@@ -43,11 +43,12 @@ def imagine(facts: ItemFacts, what_if: WhatIf) -> ItemFacts:
     if facts.policy in ("hashed", "ring"):
         refuse(what_if, ["weights"], f"policy {facts.policy} knows no weights")
     check_members(what_if, facts.members, facts.noun)
+    refuse_drains(what_if, facts.waiting, "is late: nothing moves from it until it is back or proven dead")
     gone = set(what_if.remove)
     return msgspec.structs.replace(
         facts,
         members=[member for member in [*facts.members, *what_if.add] if member not in gone],
-        draining=[member for member in [*facts.draining, *what_if.drain] if member not in gone],
+        draining=[member for member in dict.fromkeys([*facts.draining, *what_if.drain]) if member not in gone],
         waiting=[member for member in facts.waiting if member not in gone],
         weights=facts.weights | what_if.weights,
         known=sorted({*facts.known, *facts.members}),
@@ -59,27 +60,32 @@ def plan_items(facts: ItemFacts, gate: Gate) -> Planned:
     frozen, plan = _frozen(facts), _plan(facts)
     moves = gate.hold(plan.moves, alive=set(facts.members), items=len(facts.items))
     no_room = f"no {facts.noun} has room" if plan.loads else f"there is no {facts.noun} to hold it"
-    late = Counter(frozen.values())
     entry = ItemsEntry(
         kind=facts.kind,
         name=facts.name,
         moves=moves,
         assignment=dict(sorted((plan.assignment | frozen).items())),
         unassigned=[Unassigned(item, no_room) for item in plan.unassigned],
-        loads=dict(sorted((plan.loads | {member: late[member] for member in facts.waiting}).items())),
+        loads=dict(sorted(plan.loads.items())),
         certificate=plan.certificate,
     )
-    before = Counter(facts.current[item] for item in facts.items if item in facts.current)
+    # The loads are of those who share: what is frozen on late members is no part of the spread, and is noted instead.
+    before = Counter(facts.current[item] for item in facts.items if item in facts.current and item not in frozen)
+    after = len(entry.loads) + len(facts.waiting)
     view = ItemsView(
         noun=facts.noun,
         policy=facts.policy,
-        members_before=len({*before, *facts.known}) or len(entry.loads),
-        members_after=len(entry.loads),
+        members_before=len({*before, *facts.known, *facts.waiting}) or after,
+        members_after=after,
         loads_before=before,
         stays=sum(facts.current.get(item) == member for item, member in entry.assignment.items() if member),
     )
-    notes = [f"{member} is late: nothing moves from or to it" for member in sorted(facts.waiting)]
-    return Planned(entry, _faults(facts, plan), bool(plan.moves), view, notes)
+    late = Counter(frozen.values())
+    notes = [
+        f"{member} is late and keeps what it holds ({late[member]}): nothing moves from or to it"
+        for member in sorted(facts.waiting)
+    ]
+    return Planned(entry, _faults(facts, plan), bool(plan.moves), view, notes + gate.notes())
 
 
 def explain_items(facts: ItemFacts, item: str) -> Explanation:

@@ -6,17 +6,20 @@ from collections.abc import Collection, Iterable
 
 import msgspec
 
+from poise.documents.faults import Faults
+from poise.documents.structure import build
 from poise.errors import Fault, InvalidSpec
+from poise.model.common import Count, Name, Weight, WorkloadName
 
 
 class WhatIf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What to imagine: the same words on the command line and in the API."""
 
-    add: list[str] = []
-    remove: list[str] = []
-    drain: list[str] = []
-    weights: dict[str, int] = {}
-    replicas: dict[str, int] = {}
+    add: list[Name] = []
+    remove: list[Name] = []
+    drain: list[Name] = []
+    weights: dict[Name, Weight] = {}
+    replicas: dict[WorkloadName, Count] = {}
 
 
 def refuse(what_if: WhatIf, fields: Iterable[str], why: str) -> None:
@@ -26,12 +29,26 @@ def refuse(what_if: WhatIf, fields: Iterable[str], why: str) -> None:
         raise InvalidSpec(*faults)
 
 
-def check_members(what_if: WhatIf, members: Collection[str], noun: str) -> None:
-    """Refuse a member that is added though it is there, or named though it is not; every fault at once."""
-    there = set(members)
-    faults = [
-        Fault(f"$.add[{i}]", f"{name} is a {noun} already") for i, name in enumerate(what_if.add) if name in there
-    ]
+def refuse_drains(what_if: WhatIf, members: Collection[str], why: str) -> None:
+    """Refuse to drain members for which it would do nothing."""
+    faults = [Fault(f"$.drain[{name!r}]", f"{name} {why}") for name in what_if.drain if name in members]
+    if faults:
+        raise InvalidSpec(*faults)
+
+
+def check_members(what_if: WhatIf, members: Collection[str], noun: str, *, gone: Collection[str] = ()) -> None:
+    """Refuse a member that is added though it is there, or named though it is not; every fault at once.
+
+    A member that is gone may be added: it comes back.
+    """
+    _check_values(what_if)
+    there, seen = set(members), set(members) - set(gone)
+    faults = []
+    for i, name in enumerate(what_if.add):
+        if name in seen:
+            again = "is added twice" if name in what_if.add[:i] else f"is a {noun} already"
+            faults.append(Fault(f"$.add[{i}]", f"{name} {again}"))
+        seen.add(name)
     known = there | set(what_if.add)
     for field in ("remove", "drain", "weights"):
         faults += [
@@ -44,19 +61,22 @@ def check_members(what_if: WhatIf, members: Collection[str], noun: str) -> None:
 
 
 def check_workloads(what_if: WhatIf, workloads: Collection[str]) -> None:
-    """Refuse replicas of a workload that the document does not have, and counts below 0."""
+    """Refuse replicas of a workload that the document does not have, and counts out of range."""
+    _check_values(what_if)
     faults = [
         Fault(f"$.replicas[{name!r}]", f"no workload of that name; there are {_listed(workloads)}")
         for name in what_if.replicas
         if name not in workloads
     ]
-    faults += [
-        Fault(f"$.replicas[{name!r}]", f"expected >= 0, got {count}")
-        for name, count in what_if.replicas.items()
-        if count < 0
-    ]
     if faults:
         raise InvalidSpec(*faults)
+
+
+def _check_values(what_if: WhatIf) -> None:
+    """Hold names and numbers to the rules of documents: a what-if is not decoded, so nothing else has looked."""
+    faults = Faults("")
+    build(msgspec.to_builtins(what_if), WhatIf, faults)
+    faults.raise_any()
 
 
 def _listed(names: Collection[str]) -> str:

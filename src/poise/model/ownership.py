@@ -7,7 +7,6 @@ from typing import Literal
 
 import msgspec
 
-from poise.model.common import MoveGuards
 from poise.model.partition_set import PartitionGuards
 
 GENERATION = 2**32  # Epoch = generation·2^32 + counter.
@@ -81,7 +80,7 @@ class SetRow(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     count: int = 0
     terms: Terms = Terms()
-    guards: MoveGuards = PartitionGuards()
+    guards: PartitionGuards = PartitionGuards()
     weights: dict[str, int] = {}
     generation: int = 0
     quarantine_until_s: float = 0.0

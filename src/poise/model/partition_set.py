@@ -21,9 +21,9 @@ from poise.model.common import (
     Weight,
 )
 
-PARTITIONS_MAX = 1_000_000
+PARTITIONS_MAX = 100_000
 PartitionId = Annotated[
-    str, Meta(pattern=r"^(0|[1-9][0-9]{0,5})\Z", description='a number from "0" to "999999", as text')
+    str, Meta(pattern=r"^(0|[1-9][0-9]{0,4})\Z", description='a number from "0" to "99999", as text')
 ]
 
 

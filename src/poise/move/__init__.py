@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from poise.move.guards import Allowance, Budget, Window, WindowState, allowed_moves, in_window
+from poise.move.guards import Allowance, Budget, Started, Window, WindowState, allowed_moves, in_window
 
-__all__ = ["Allowance", "Budget", "Window", "WindowState", "allowed_moves", "in_window"]
+__all__ = ["Allowance", "Budget", "Started", "Window", "WindowState", "allowed_moves", "in_window"]

@@ -9,7 +9,7 @@ from typing import Literal, get_args
 import msgspec
 
 from poise.errors import InvalidSpec, invalid
-from poise.inputs import whole
+from poise.inputs import as_struct, whole
 from poise.instants import first_second, instant, quoted, span
 from poise.model.common import Budget
 from poise.move.refusal import Code, Refusal
@@ -46,8 +46,8 @@ class _Room(msgspec.Struct, frozen=True):
 
 
 def allowed_moves(
-    budgets: Iterable[Budget],
-    ledger: Iterable[Started],
+    budgets: Iterable[Budget | Mapping[str, object]],
+    ledger: Iterable[Started | Mapping[str, object]],
     now_s: float,
     replicas: int | Mapping[str, int],
     *,
@@ -60,10 +60,11 @@ def allowed_moves(
     The window is half-open: what started exactly `window_seconds` ago no longer counts.
     """
     instant("$.now_s", now_s)
-    known = _check_ledger(ledger)
+    known = _check_ledger(as_struct(f"$.ledger[{place}]", each, Started) for place, each in enumerate(ledger))
+    listed = [as_struct(f"$.budgets[{place}]", each, Budget) for place, each in enumerate(budgets)]
     rooms = [
         _room(f"$.budgets[{position}]", budget, _in_scope(budget, known, workload, namespace), now_s, replicas)
-        for position, budget in enumerate(budgets)
+        for position, budget in enumerate(listed)
     ]
     allowed = min((room.free for room in rooms), default=UNLIMITED)
     return Allowance(allowed, None if allowed else _refuse([room for room in rooms if not room.free]))

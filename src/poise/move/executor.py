@@ -134,7 +134,7 @@ def take_heartbeat(tx: Transaction, name: str, member: str, said: Heartbeat) -> 
     members = {each: known for each in sorted({member, *targets}) if (known := tx.member(each)) is not None}
     taken = beat(job, members, rows, member, said, tx.now_s)
     if taken.ahead is not None:
-        return _renew_generation(tx, job, own, taken.ahead)
+        return _renew_generation(tx, job, own, said.seq, taken.ahead)
     tx.write_member(taken.member)
     _write(tx, rows, taken.rows, taken.journal, term=0)
     _remember_longest(tx, job)
@@ -147,7 +147,7 @@ def _remember_longest(tx: Transaction, job: SetRow) -> None:
         tx.write_job(msgspec.structs.replace(job, granted_max_s=job.terms.lease_s, revision=job.revision + 1))
 
 
-def _renew_generation(tx: Transaction, job: SetRow, own: MemberRow, ahead: int) -> Reply:
+def _renew_generation(tx: Transaction, job: SetRow, own: MemberRow, seq: int, ahead: int) -> Reply:
     """Start a new generation; a claim too far ahead is a lie or a mistake, and is refused."""
     if ahead > job.generation + _GENERATIONS_AHEAD_MAX:
         raise Conflict(f"{own.name} names generation {ahead}, set {job.name} has {job.generation}: refused")
@@ -155,7 +155,7 @@ def _renew_generation(tx: Transaction, job: SetRow, own: MemberRow, ahead: int) 
     tx.write_job(changed)
     tx.write_rows(rows.values())
     tx.write_lines([_set_line(tx, changed, f"generation {changed.generation}: commits were lost")])
-    return Reply(own.incarnation, own.seq)
+    return Reply(own.incarnation, seq)
 
 
 def lead(tx: Transaction, who: str, lease_s: float) -> LeaderRow | None:

@@ -87,9 +87,7 @@ def beat(
         return Beaten(Stale(member.seq), member)
     if said.seq == member.seq:
         return Beaten(_reply(member, rows, now_s), member)
-    taken = _take(job, members, rows, name, said, now_s)
-    if taken.ahead is not None:
-        return taken
+    # What it says of itself counts first: one that leaves is not given back what it lets go of in the same breath.
     heard = msgspec.structs.replace(
         member,
         seq=said.seq,
@@ -97,6 +95,9 @@ def beat(
         leaving=said.leaving,
         lease_until_s=now_s + job.terms.lease_s,
     )
+    taken = _take(job, {**members, name: heard}, rows, name, said, now_s)
+    if taken.ahead is not None:
+        return taken
     return msgspec.structs.replace(taken, member=heard, answer=_reply(heard, {**rows, **taken.rows}, now_s))
 
 

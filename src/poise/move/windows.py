@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from fractions import Fraction
 from zoneinfo import ZoneInfo
@@ -12,6 +12,7 @@ import msgspec
 from cronsim import CronSim, CronSimError
 
 from poise.errors import Fault, InvalidSpec, invalid
+from poise.inputs import as_struct
 from poise.instants import SPAN_MAX_S, date_time, quoted
 from poise.model.common import Window
 
@@ -52,10 +53,13 @@ class _Plain(msgspec.Struct, frozen=True):
     zone: tzinfo
 
 
-def in_window(windows: Iterable[Window], at: datetime | float, *, path: str = "$.windows") -> WindowState:
+def in_window(
+    windows: Iterable[Window | Mapping[str, object]], at: datetime | float, *, path: str = "$.windows"
+) -> WindowState:
     """Judge an instant: open on [start, start + duration) of any window, and always where there is none."""
     moment = date_time("$.at", at)
-    read = [_read(f"{path}[{position}]", window) for position, window in enumerate(windows)]
+    listed = [as_struct(f"{path}[{place}]", window, Window) for place, window in enumerate(windows)]
+    read = [_read(f"{path}[{position}]", window) for position, window in enumerate(listed)]
     if not read:
         return WindowState(open=True)
     ends = [(end, plain) for plain in read if (end := _end(plain, moment)) is not None]

@@ -18,6 +18,7 @@ from poise.decide.shares import Shares, fair_shares
 from poise.sim.ticks import Change, Tick, change, deviations
 from poise.sim.worlds import ItemWorld
 
+_TOKENS_MAX = 200_000
 Held = Mapping[str, str | None]
 
 
@@ -43,9 +44,16 @@ def plan_by_score(world: ItemWorld, held: Held) -> Plan:
 def plan_on_ring(world: ItemWorld, held: Held) -> Plan:
     """Consistent hashing, as `plan_ring` does it; a weight multiplies the tokens, a capacity has no part in it."""
     live, holders = world.live(), held_now(world.items, held)
-    ring = _ring(tuple((name, world.members[name].tokens * world.members[name].weight) for name in live))
+    ring = _ring(_tokens(world, live))
     wanted = dict(zip(holders, ring.owners(holders), strict=True))
     return plan_towards(wanted, holders, live, _draining(world), 0, "the ring gives it to {target}")
+
+
+def _tokens(world: ItemWorld, live: list[str]) -> tuple[tuple[str, int], ...]:
+    """Multiply tokens by weights; where that is more than a ring can hold, keep the proportions with fewer tokens."""
+    wanted = [(name, world.members[name].tokens * world.members[name].weight) for name in live]
+    divisor = max(1, -(-sum(count for _, count in wanted) // _TOKENS_MAX))
+    return tuple((name, -(-count // divisor)) for name, count in wanted)
 
 
 @lru_cache(maxsize=2)

@@ -12,7 +12,8 @@
 6. **The journal is part of the transaction**: a transition is there if and only if its line is.
 7. **`Unavailable`** is raised where the store cannot be asked or does not answer in time. Whether the work was written
    is then unknown: observe again.
-8. **Waking.** `wait` returns when something was committed since the given version, by any process, or after a timeout.
+8. **Waking.** `wait` returns when something other than a renewal was committed since the given version, by any
+   process, or after a timeout.
 """
 
 from __future__ import annotations

@@ -45,6 +45,8 @@ class MemoryStore:
             facts = self._sets.get(name, _Facts()).copy()
             transaction = _MemoryTransaction(facts, self._clock())
             answer = work(transaction)
+            if transaction.failed is not None:
+                raise transaction.failed
             if transaction.wrote:
                 self._sets[name] = facts
                 self._version += 1
@@ -83,6 +85,12 @@ class _MemoryTransaction:
         self._facts = facts
         self.now_s = now_s
         self.wrote = False
+        self.failed: Conflict | None = None
+
+    def _conflict(self, told: str) -> Conflict:
+        """Remember a lost race: work that hides it must not be committed by half."""
+        self.failed = Conflict(told)
+        return self.failed
 
     def job(self) -> SetRow | None:
         return self._facts.job
@@ -112,12 +120,12 @@ class _MemoryTransaction:
     def write_job(self, job: SetRow) -> None:
         before = self._facts.job.revision if self._facts.job else 0
         if job.revision != before + 1:
-            raise Conflict(f"set {job.name} is at revision {before}")
+            raise self._conflict(f"set {job.name} is at revision {before}")
         self._facts.job, self.wrote = job, True
 
     def write_leader(self, leader: LeaderRow) -> None:
         if leader.term < self._facts.leader.term:
-            raise Conflict(f"term {self._facts.leader.term} has begun")
+            raise self._conflict(f"term {self._facts.leader.term} has begun")
         self._facts.leader, self.wrote = leader, True
 
     def write_member(self, member: MemberRow) -> None:
@@ -127,7 +135,7 @@ class _MemoryTransaction:
         for row in rows:
             before = self._facts.rows[row.id].revision if row.id in self._facts.rows else 0
             if row.revision != before + 1:
-                raise Conflict(f"{row.id} is at revision {before}")
+                raise self._conflict(f"{row.id} is at revision {before}")
             self._facts.rows[row.id], self.wrote = row, True
             self._facts.tombstones.pop(row.id, None)
 
@@ -135,14 +143,14 @@ class _MemoryTransaction:
         for row in rows:
             before = self._facts.rows.get(row.id)
             if before is None or (before.revision, before.epoch, before.owner) != (row.revision, row.epoch, row.owner):
-                raise Conflict(f"{row.id} has changed")
+                raise self._conflict(f"{row.id} has changed")
             renewed = msgspec.structs.replace(before, lease_until_s=row.lease_until_s, granted_s=row.granted_s)
             self._facts.rows[row.id], self.wrote = renewed, True
 
     def bury_rows(self, rows: Iterable[Row]) -> None:
         for row in rows:
             if row.id not in self._facts.rows or self._facts.rows[row.id].revision != row.revision:
-                raise Conflict(f"{row.id} has changed")
+                raise self._conflict(f"{row.id} has changed")
             del self._facts.rows[row.id]
             self._facts.tombstones[row.id], self.wrote = row.epoch, True
 

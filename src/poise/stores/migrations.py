@@ -9,10 +9,9 @@ Migration = tuple[str, ...]
 
 _FIRST: Migration = (
     """CREATE TABLE poise_meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)""",
+    # The set itself is a JSON text, and its guards another one that begins with their kind.
     """CREATE TABLE poise_sets (
-        set_name TEXT PRIMARY KEY, count BIGINT NOT NULL, terms TEXT NOT NULL, generation BIGINT NOT NULL,
-        quarantine_until_s DOUBLE PRECISION NOT NULL, granted_max_s DOUBLE PRECISION NOT NULL,
-        paused BOOLEAN NOT NULL, revision BIGINT NOT NULL)""",
+        set_name TEXT PRIMARY KEY, body TEXT NOT NULL, guards TEXT NOT NULL, revision BIGINT NOT NULL)""",
     """CREATE TABLE poise_leaders (
         set_name TEXT PRIMARY KEY, term BIGINT NOT NULL, holder TEXT NOT NULL,
         lease_until_s DOUBLE PRECISION NOT NULL)""",
@@ -26,7 +25,8 @@ _FIRST: Migration = (
         granted_s DOUBLE PRECISION NOT NULL, deadline_s DOUBLE PRECISION, offers TEXT NOT NULL,
         since_s DOUBLE PRECISION NOT NULL, reason TEXT NOT NULL, plan BIGINT NOT NULL, revision BIGINT NOT NULL,
         PRIMARY KEY (set_name, id))""",
-    """CREATE INDEX poise_rows_by_owner ON poise_rows (set_name, owner)""",
+    # The owner comes first: else a planner that knows no counts takes this index to find a single row.
+    """CREATE INDEX poise_rows_by_owner ON poise_rows (owner, set_name)""",
     """CREATE TABLE poise_tombstones (
         set_name TEXT NOT NULL, id TEXT NOT NULL, epoch BIGINT NOT NULL, PRIMARY KEY (set_name, id))""",
     """CREATE TABLE poise_journal (

@@ -7,16 +7,14 @@ of them are told their answers after the one commit that makes them durable.
 from __future__ import annotations
 
 import os
-import queue
-import sqlite3
 import threading
 from collections.abc import Callable
-from concurrent.futures import CancelledError, Future
-from concurrent.futures import TimeoutError as TooLate
 from pathlib import Path
 
 from poise.errors import PoiseError, Unavailable
-from poise.stores.base import Answer, Line, Transaction
+from poise.model.ownership import Line
+from poise.stores.base import Answer, Transaction
+from poise.stores.batches import Batches, Piece, fail
 from poise.stores.boot import Machine, this_machine
 from poise.stores.migrations import MIGRATIONS, Migration
 from poise.stores.sqlite_file import BUSY_S, connect, open_file, still_there
@@ -24,15 +22,7 @@ from poise.stores.sqlite_rows import SqliteTransaction, ask, explain
 from poise.stores.tables import READ_SETS, READ_VERSION, journal_statement, lines_of, number_of
 from poise.stores.waking import Bell
 
-_TOGETHER_MAX = 32  # So many works share a commit; a longer queue is written in turns, so that others get the file.
-_WATCH_S = 0.02  # How often the file is asked whether another process has written, while somebody waits for that.
-
-
-class _Piece:
-    """One work in the queue: it runs on the writer's thread, and its answer is told after the commit."""
-
-    def __init__(self, name: str, run: Callable[[SqliteTransaction], Callable[[], None]], fail: Callable[[BaseException], None], starts: Callable[[], bool]) -> None:
-        self.name, self.run, self.fail, self.starts = name, run, fail, starts
+_WATCH_S = 0.05  # How often the file is asked whether another process has written, while somebody waits for that.
 
 
 class SqliteStore:
@@ -54,31 +44,14 @@ class SqliteStore:
         self._connection, self._reader = connect(path, busy_s), connect(path, busy_s)
         self._reading = threading.Lock()
         self._bell = Bell()
-        self._queue: queue.SimpleQueue[_Piece | None] = queue.SimpleQueue()
-        self._writer = threading.Thread(target=self._write_all, name=f"write {path.name}", daemon=True)
+        self._batches = Batches(self._write, threads=1, start_s=busy_s, where=str(path))
         self._watcher = threading.Thread(target=self._watch, name=f"watch {path.name}", daemon=True)
-        self._writer.start()
         self._watcher.start()
 
     def transact(self, name: str, work: Callable[[Transaction], Answer]) -> Answer:
         """Run work on the writer's thread; it either starts within the time that a lock is waited for, or never."""
         self._require_open()
-        assert threading.current_thread() is not self._writer, "a transaction cannot wait for another one"
-        promise: Future[Answer] = Future()
-
-        def run(tx: SqliteTransaction) -> Callable[[], None]:
-            answer = work(tx)
-            return lambda: promise.set_result(answer)
-
-        self._queue.put(_Piece(name, run, promise.set_exception, promise.set_running_or_notify_cancel))
-        try:
-            return promise.result(self._busy_s)
-        except TooLate:
-            if promise.cancel():
-                raise Unavailable(f"{self._file.path} had no time for this within {self._busy_s:g} s") from None
-            return promise.result()
-        except CancelledError:
-            raise Unavailable(f"{self._file.path} is closed") from None
+        return self._batches.do("", name, work)
 
     def sets(self) -> list[str]:
         """Name all sets."""
@@ -101,9 +74,8 @@ class SqliteStore:
         """Finish what is queued, then let go of the file."""
         if self._bell.closed or self._process != os.getpid():
             return
+        self._batches.close()
         self._bell.close()
-        self._queue.put(None)
-        self._writer.join()
         self._watcher.join()
         self._reader.close()
         self._connection.close()
@@ -118,35 +90,52 @@ class SqliteStore:
     def _read(self, statement: str, values: tuple[str | int, ...]) -> list[tuple[object, ...]]:
         self._require_open()
         with self._reading:
-            return [tuple(each) for each in ask(self._reader, statement, values)]
+            return [tuple(each) for each in ask(self._reader, self._file.path, statement, values)]
 
-    def _write_all(self) -> None:
-        """Write what is queued, as much as is there at once."""
-        while (piece := self._queue.get()) is not None:
-            pieces = [piece]
-            while len(pieces) < _TOGETHER_MAX:
-                try:
-                    more = self._queue.get_nowait()
-                except queue.Empty:
-                    break
-                if more is None:
-                    self._queue.put(None)
-                    break
-                pieces.append(more)
-            self._write([each for each in pieces if each.starts()])
-
-    def _write(self, pieces: list[_Piece]) -> None:
-        """Commit works together. Their own errors undo them alone; an error of the file undoes them all."""
-        told: list[tuple[_Piece, Callable[[], None]]] = []
+    def _write(self, pieces: list[Piece]) -> None:
+        """Commit works together. An error of a work undoes it alone; an error of the file undoes them all."""
         try:
             self._connection.execute("BEGIN IMMEDIATE")
             still_there(self._file, self._connection)
-            changed = False
-            for piece in pieces:
-                tx = SqliteTransaction(self._connection, piece.name, self._clock() + self._file.offset_s)
-                ...
-        except (sqlite3.Error, PoiseError) as error:
-            ...
+            finished = [(piece, tx.changed) for piece in pieces if (tx := self._run(piece)) is not None]
+            self._connection.execute("COMMIT")
+        except BaseException as error:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            return fail(pieces, explain(error, self._file.path))
+        for piece, _ in finished:
+            piece.done.set_result(None)
+        if any(changed for _, changed in finished):
+            self._bell.ring()
+        return None
+
+    def _run(self, piece: Piece) -> SqliteTransaction | None:
+        """Run one work up to its savepoint; None where it failed and was undone."""
+        self._connection.execute("SAVEPOINT piece")
+        tx = SqliteTransaction(self._connection, self._file.path, piece.name, self._clock() + self._file.offset_s)
+        try:
+            piece.run(tx)
+            tx.finish()
+        except BaseException as error:
+            if not self._connection.in_transaction:
+                raise  # SQLite has undone everything by itself: the file failed, not only this work.
+            self._connection.execute("ROLLBACK TO piece")
+            self._connection.execute("RELEASE piece")
+            piece.done.set_exception(error)
+            return None
+        self._connection.execute("RELEASE piece")
+        return tx
 
     def _watch(self) -> None:
         """Ask the file whether another process has written, while somebody waits for that."""
+        seen = -1
+        while self._bell.wait_for_waiters():
+            try:
+                with self._reading:
+                    now = number_of(ask(self._reader, self._file.path, "PRAGMA data_version", ()))
+            except PoiseError:
+                now = seen - 1  # Whoever waits looks for himself, and hears what is wrong.
+            if now != seen:
+                self._bell.ring()
+            seen = now
+            self._bell.rest(_WATCH_S)

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import msgspec
 
-from poise.errors import PoiseError, Unavailable, invalid
+from poise.errors import Unavailable, invalid
+from poise.model.ownership import Line
 from poise.move.heartbeat import after_reboot
-from poise.stores.base import Line
 from poise.stores.boot import Machine
 from poise.stores.migrations import Migration
 from poise.stores.sqlite_rows import SqliteTransaction, ask, explain
@@ -70,10 +70,10 @@ def open_file(
         return OpenFile(
             path=path, lock=lock, inode=(found.st_dev, found.st_ino), offset_s=offset_s, schema=len(migrations)
         )
-    except (sqlite3.Error, OSError, PoiseError) as error:
+    except BaseException as error:
         if lock >= 0:
             os.close(lock)
-        raise explain(error, path) from error
+        raise explain(error, path) if isinstance(error, sqlite3.Error | OSError) else error from error.__cause__
     finally:
         connection.close()
 
@@ -115,9 +115,7 @@ def _migrate(connection: sqlite3.Connection, machine: Machine, migrations: tuple
         raise
 
 
-def _claim(
-    connection: sqlite3.Connection, lock: int, machine: Machine, path: Path, busy_s: float, adopt: bool
-) -> None:
+def _claim(connection: sqlite3.Connection, lock: int, machine: Machine, path: Path, busy_s: float, adopt: bool) -> None:
     """Hold the shared lock on a file of this boot; a file of an earlier boot is first begun again, alone.
 
     One boot id is one running kernel, so one machine and one clock, whatever ids its containers have.
@@ -136,7 +134,7 @@ def _claim(
             )
         fcntl.flock(lock, fcntl.LOCK_UN)
         _take_lock(lock, fcntl.LOCK_EX, until_s, path)
-        _begin_again(connection, machine)
+        _begin_again(connection, machine, path)
 
 
 def _take_lock(lock: int, kind: int, until_s: float, path: Path) -> None:
@@ -161,7 +159,7 @@ def _remember(connection: sqlite3.Connection, machine: Machine, offset_s: float)
     )
 
 
-def _begin_again(connection: sqlite3.Connection, machine: Machine) -> None:
+def _begin_again(connection: sqlite3.Connection, machine: Machine, path: Path) -> None:
     """Start every time of every set again at full length, in one transaction: the clock has begun anew.
 
     What is added to the clock keeps store time from falling below what the journal and the rows have seen.
@@ -174,7 +172,7 @@ def _begin_again(connection: sqlite3.Connection, machine: Machine) -> None:
             offset_s = max(0.0, latest_s - machine.clock())
             _remember(connection, machine, offset_s)
             for (name,) in connection.execute("SELECT set_name FROM poise_sets").fetchall():
-                _begin_set_again(SqliteTransaction(connection, str(name), machine.clock() + offset_s))
+                _begin_set_again(SqliteTransaction(connection, path, str(name), machine.clock() + offset_s))
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
@@ -208,7 +206,5 @@ def still_there(file: OpenFile, connection: sqlite3.Connection) -> None:
         raise explain(error, file.path) from error
     if (found.st_dev, found.st_ino) != file.inode:
         raise Unavailable(f"{file.path} was replaced by another file: open it again")
-    if ask(connection, "PRAGMA user_version", ())[0][0] != file.schema:
+    if ask(connection, file.path, "PRAGMA user_version", ())[0][0] != file.schema:
         raise Unavailable(f"{file.path} was upgraded by a newer Poise: restart this process with it")
-
-

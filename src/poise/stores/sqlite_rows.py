@@ -24,13 +24,17 @@ _MEANINGS = {
 class SqliteTransaction(SqlTransaction):
     """The facts of one set in a SQLite file."""
 
-    def __init__(self, connection: sqlite3.Connection, name: str, now_s: float) -> None:
+    def __init__(self, connection: sqlite3.Connection, path: Path, name: str, now_s: float) -> None:
         super().__init__(name, now_s)
-        self._connection = connection
+        self._connection, self._path = connection, path
 
     def ask(self, statement: str, values: Sequence[Value]) -> Sequence[Sequence[object]]:
         assert self._connection.in_transaction, "this transaction is over"
-        return ask(self._connection, statement, values)
+        try:
+            return ask(self._connection, self._path, statement, values)
+        except PoiseError as error:
+            self._failed = error
+            raise
 
     def tell(self, statement: str, values: Sequence[Sequence[Value]]) -> int:
         assert self._connection.in_transaction, "this transaction is over"
@@ -39,24 +43,21 @@ class SqliteTransaction(SqlTransaction):
         try:
             return self._connection.executemany(statement, values).rowcount
         except (sqlite3.Error, OverflowError, UnicodeEncodeError) as error:
-            self._failed = explain(error, path_of(self._connection))
+            self._failed = explain(error, self._path)
             raise self._failed from error
 
 
-def ask(connection: sqlite3.Connection, statement: str, values: Sequence[Value]) -> Sequence[Sequence[object]]:
+def ask(
+    connection: sqlite3.Connection, path: Path, statement: str, values: Sequence[Value]
+) -> Sequence[Sequence[object]]:
     """Read all rows of one statement."""
     try:
         return connection.execute(statement, values).fetchall()
     except (sqlite3.Error, OverflowError, UnicodeEncodeError) as error:
-        raise explain(error, path_of(connection)) from error
+        raise explain(error, path) from error
 
 
-def path_of(connection: sqlite3.Connection) -> Path:
-    """Name the file of a connection."""
-    return Path(str(connection.execute("PRAGMA database_list").fetchone()[2]))
-
-
-def explain(error: Exception, path: Path) -> PoiseError:
+def explain(error: BaseException, path: Path) -> PoiseError:
     """Say in one line what an error means; whatever is Poise's own is left as it is."""
     if isinstance(error, PoiseError):
         return error

@@ -13,8 +13,11 @@ from typing import TypeVar
 import msgspec
 
 from poise.errors import Conflict, PoiseError, Unavailable
-from poise.model.ownership import LeaderRow, MemberRow, Row, SetRow
-from poise.stores.base import Line
+from poise.model.common import MoveGuards
+from poise.model.ownership import LeaderRow, Line, MemberRow, Row, SetRow
+from poise.model.partition_set import PartitionGuards
+from poise.model.shard_ring import RingGuards
+from poise.model.target_pool import PoolGuards
 
 Value = str | int | float | None
 Kind = TypeVar("Kind")
@@ -23,7 +26,8 @@ _ROW = tuple(Row.__struct_fields__)
 _MEMBER = tuple(MemberRow.__struct_fields__)
 _LINE = ("number", "item", "transition", "member", "epoch", "at_s", "reason", "term")
 _LEADER = tuple(LeaderRow.__struct_fields__)
-_JOB = tuple(SetRow.__struct_fields__)
+_KINDS = (MoveGuards, PartitionGuards, PoolGuards, RingGuards)
+_GUARDS: dict[str, type[MoveGuards]] = {kind.__name__: kind for kind in _KINDS}
 _NAMES_AT_ONCE = 500
 
 _READ_ROWS = f"SELECT {', '.join(_ROW)} FROM poise_rows WHERE set_name = ?"
@@ -50,18 +54,11 @@ _WRITE_MEMBER = (
     " ON CONFLICT (set_name, name) DO UPDATE SET "
     + ", ".join(f"{name} = excluded.{name}" for name in _MEMBER if name != "name")
 )
-_READ_JOB = (
-    "SELECT set_name, count, terms, generation, quarantine_until_s, granted_max_s, paused, revision"
-    " FROM poise_sets WHERE set_name = ?"
-)
+_READ_JOB = "SELECT body, guards FROM poise_sets WHERE set_name = ?"
 _INSERT_JOB = (
-    "INSERT INTO poise_sets (count, terms, generation, quarantine_until_s, granted_max_s, paused, revision, set_name)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (set_name) DO NOTHING"
+    "INSERT INTO poise_sets (body, guards, revision, set_name) VALUES (?, ?, ?, ?) ON CONFLICT (set_name) DO NOTHING"
 )
-_UPDATE_JOB = (
-    "UPDATE poise_sets SET count = ?, terms = ?, generation = ?, quarantine_until_s = ?, granted_max_s = ?,"
-    " paused = ?, revision = ? WHERE set_name = ? AND revision = ?"
-)
+_UPDATE_JOB = "UPDATE poise_sets SET body = ?, guards = ?, revision = ? WHERE set_name = ? AND revision = ?"
 _READ_LEADER = "SELECT term, holder, lease_until_s FROM poise_leaders WHERE set_name = ?"
 _WRITE_LEADER = (
     "INSERT INTO poise_leaders (set_name, term, holder, lease_until_s) VALUES (?, ?, ?, ?)"
@@ -80,11 +77,13 @@ READ_VERSION = "SELECT CAST(coalesce(sum(count), 0) AS BIGINT) FROM poise_change
 class SqlTransaction(ABC):
     """The facts of one set in SQL tables; a store gives it the two ways to talk to its database."""
 
-    def __init__(self, name: str, now_s: float) -> None:
+    def __init__(self, name: str, now_s: float, job: SetRow | None = None) -> None:
         self._name = name
         self.now_s = now_s
         self.changed = False  # Something other than a lease was written: whoever waits is woken.
         self._failed: PoiseError | None = None
+        # Nobody else writes meanwhile, so what was read once stays true.
+        self.known_job = job
         self._known: dict[str, MemberRow] = {}
 
     @abstractmethod
@@ -103,11 +102,10 @@ class SqlTransaction(ABC):
             self.tell(_COUNT_CHANGE, [(self._name,)])
 
     def job(self) -> SetRow | None:
-        found = self.ask(_READ_JOB, (self._name,))
-        if not found:
-            return None
-        read = _named(_JOB, found[0], truth="paused")
-        return _made(read | {"terms": _from_json(read["terms"])}, SetRow)
+        if self.known_job is None:
+            found = self.ask(_READ_JOB, (self._name,))
+            self.known_job = job_of(*found[0]) if found else None
+        return self.known_job
 
     def leader(self) -> LeaderRow:
         found = self.ask(_READ_LEADER, (self._name,))
@@ -120,6 +118,8 @@ class SqlTransaction(ABC):
         return dict(self._known)
 
     def member(self, name: str) -> MemberRow | None:
+        if name in self._known:
+            return self._known[name]
         found = self.ask(_READ_MEMBERS + " AND name = ?", (self._name, name))
         if not found:
             return None
@@ -142,16 +142,20 @@ class SqlTransaction(ABC):
         found = self.ask("SELECT id, epoch FROM poise_tombstones WHERE set_name = ?", (self._name,))
         return dict(_made(each, tuple[str, int]) for each in found)
 
+    def last_line(self) -> int:
+        found = self.ask("SELECT coalesce(max(number), 0) FROM poise_journal WHERE set_name = ?", (self._name,))
+        return number_of(found)
+
     def write_job(self, job: SetRow) -> None:
         assert job.name == self._name, f"{job.name} is not {self._name}"
-        terms = msgspec.json.encode(job.terms).decode()
-        values = (job.count, terms, job.generation, job.quarantine_until_s, job.granted_max_s, job.paused, job.revision)
+        guards = (type(job.guards).__name__, job.guards)
+        values = (_to_json(job), _to_json(guards), job.revision)
         if job.revision == 1:
             written = self.tell(_INSERT_JOB, [(*values, self._name)])
         else:
             written = self.tell(_UPDATE_JOB, [(*values, self._name, job.revision - 1)])
         self._require(written == 1, f"set {job.name} is not at revision {job.revision - 1}")
-        self.changed = True
+        self.known_job, self.changed = job, True
 
     def write_leader(self, leader: LeaderRow) -> None:
         before = self.leader()
@@ -190,11 +194,9 @@ class SqlTransaction(ABC):
         self.changed |= bool(wanted)
 
     def write_lines(self, lines: Iterable[Line]) -> None:
-        found = self.ask("SELECT coalesce(max(number), 0) FROM poise_journal WHERE set_name = ?", (self._name,))
-        last = _made(found[0][0], int)
         numbered = [
             (self._name, number, line.item, line.transition, line.member, line.epoch, line.at_s, line.reason, line.term)
-            for number, line in enumerate(lines, start=last + 1)
+            for number, line in enumerate(lines, start=self.last_line() + 1)
         ]
         self.tell(_WRITE_LINE, numbered)
         self.changed |= bool(numbered)
@@ -221,9 +223,15 @@ def _only_longer(before: MemberRow | None, after: MemberRow, now_s: float) -> bo
 def _values(row: Row) -> tuple[Value, ...]:
     """Give a row's columns in their order."""
     values = msgspec.structs.asdict(row)
-    values["offers"] = "{}" if not row.offers else msgspec.json.encode(row.offers).decode()
+    values["offers"] = _to_json(row.offers) if row.offers else "{}"
     values["state"] = row.state.value
     return tuple(values.values())
+
+
+def job_of(body: object, guards: object) -> SetRow:
+    """Read a set. Its guards are read as what they were: kinds differ in what they leave out as usual."""
+    kind, values = _made(_from_json(guards), tuple[str, dict[str, object]])
+    return msgspec.structs.replace(_made(_from_json(body), SetRow), guards=_made(values, _GUARDS[kind]))
 
 
 def _rows(found: Iterable[Sequence[object]]) -> dict[str, Row]:
@@ -241,6 +249,11 @@ def lines_of(name: str, found: Iterable[Sequence[object]]) -> list[Line]:
     return [_made({"set": name, **dict(zip(_LINE, each, strict=True))}, Line) for each in found]
 
 
+def number_of(found: Sequence[Sequence[object]]) -> int:
+    """Read the one number that was asked for."""
+    return _made(found[0][0], int)
+
+
 def journal_statement(item: str | None) -> str:
     """Select lines: the values are the set, the last number seen, the item where one is asked for, and how many."""
     where = "set_name = ? AND number > ?" + ("" if item is None else " AND item = ?")
@@ -252,6 +265,10 @@ def _named(fields: tuple[str, ...], values: Sequence[object], truth: str) -> dic
     read = dict(zip(fields, values, strict=True))
     read[truth] = bool(read[truth])
     return read
+
+
+def _to_json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
 
 
 def _from_json(text: object) -> object:

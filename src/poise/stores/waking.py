@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 
 
 class Bell:
@@ -40,8 +41,11 @@ class Bell:
             with self._rung:
                 self._waiting += 1
                 self._rung.notify_all()
-                self._rung.wait_for(lambda: self.closed or self._rings != rings, until_s - time.monotonic())  # noqa: B023
+                self._rung.wait_for(partial(self._rang_since, rings), until_s - time.monotonic())
                 self._waiting -= 1
+
+    def _rang_since(self, rings: int) -> bool:
+        return self.closed or self._rings != rings
 
     def wait_for_waiters(self) -> bool:
         """Sleep while nobody waits, so that nothing is watched in vain; False once closed."""

@@ -10,6 +10,7 @@ from poise.documents.rules.open_values import check_open
 from poise.documents.rules.shared import exactly_one, in_calendar, unique
 from poise.model import KeySource, PartitionRow, PartitionSet, ShardRing, Target, TargetPool
 
+_TOKENS_MAX = 2_000_000
 _LABEL_LENGTH_MAX = 63  # Ring names and instance ids become label values on Kubernetes.
 
 
@@ -94,6 +95,9 @@ def shard_ring(ring: ShardRing, faults: Faults) -> None:
     _resources(ring, faults)
     if isinstance(key := ring.spec.key, KeySource):
         exactly_one("$.spec.key", {"label": key.label, "jsonPath": key.json_path}, faults)
+    tokens = sum(instance.tokens or ring.spec.tokens for instance in instances)
+    if tokens > _TOKENS_MAX:
+        faults.rule("$.status.instances", f"expected at most {_TOKENS_MAX:,} tokens together, got {tokens:,}")
     check_guards(ring.spec.guards, faults)
 
 
