@@ -195,9 +195,9 @@ def test_an_item_stays_if_its_member_can_keep_so_many_more(known: Facts) -> None
 
 
 def test_a_full_member_that_is_preferred_is_named_with_the_room_it_lacks() -> None:
-    items, members = [f"i{number}" for number in range(60)], ["a", "b", "c"]
-    plan = rebalance(items, members, {})
-    told = [sentence for item in items for sentence in attracting(explain(plan, item, members, {}))]
+    items, members, capacity = [f"i{number}" for number in range(12)], ["a", "b", "c"], {"a": 1}
+    plan = rebalance(items, members, {}, capacity=capacity)
+    told = [text for item in items for text in attracting(explain(plan, item, members, {}, capacity=capacity))]
     assert any(sentence.endswith("had room for one more") for sentence in told)
     assert any("had room for 2 more (1 that comes before it wants" in sentence for sentence in told)
 

@@ -10,6 +10,7 @@ import xxhash
 
 from poise.decide.balance import fewest_releases, quotas, rebalance
 from poise.decide.plan import Certificate, Move
+from poise.decide.plan_check import check
 from poise.decide.rendezvous import place
 from poise.decide.scores import score
 from poise.decide.shares import fair_shares
@@ -151,12 +152,12 @@ def test_weights(weights: dict[str, int], loads: dict[str, int]) -> None:
     assert everything_on_a.certificate.moves == everything_on_a.certificate.moves_min == 30 - loads["a"]
 
 
-def test_all_weights_zero_leave_everything_unassigned() -> None:
+def test_all_weights_zero_are_all_equal() -> None:
     current = held(a=2)
     plan = rebalance(current, ["a", "b"], current, weights={"a": 0, "b": 0})
-    assert plan.unassigned == ["a0", "a1"]
-    assert plan.certificate == Certificate(moves=2, moves_min=2, spread=0)
-    assert {move.reason for move in plan.moves} == {"a over its share (2 of 0); no member has room"}
+    assert plan.loads == {"a": 1, "b": 1}
+    assert plan.certificate == Certificate(moves=1, moves_min=1, spread=0)
+    assert check(plan, current, ["a", "b"], current, weights={"a": 0, "b": 0}) == []
 
 
 def test_a_weight_can_move_an_innocent_and_the_plan_says_so() -> None:

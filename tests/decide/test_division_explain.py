@@ -165,9 +165,8 @@ def test_one_replica_more_or_less_names_who_may_change_and_not_who_wins() -> Non
         "With 5 replicas one of a, b would have one less.",
     ]
     # 7 over 3:1:1 is 21/5, 7/5, 7/5, and 8 is 24/5, 8/5, 8/5; with a at most 4 the others get 2 each.
-    assert explain_division(divide(7, {"a": 3, "b": 1, "c": 1}, maximum={"a": 4}, last={"a": 4, "b": 2, "c": 1}))[
-        -2
-    ] == ("With 8 replicas: c 1 -> 2.")
+    bounded = divide(7, {"a": 3, "b": 1, "c": 1}, maximum={"a": 4}, last={"a": 4, "b": 2, "c": 1})
+    assert explain_division(bounded)[-2] == "With 8 replicas: c 1 -> 2."
     assert explain_division(divide(1, {"a": 1}, maximum={"a": 1}))[-2] == "With 2 replicas: nothing changes."
 
 

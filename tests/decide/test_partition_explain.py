@@ -78,7 +78,7 @@ def test_an_owner_that_is_gone() -> None:
     row = Partition("0", ASSIGNED, "n1", epoch=7, confirmed=True, lease_until_s=9.0)
     known = nodes("n2", gone="n1")
     assert said("0", [row], known, PartitionPolicy(1), 6.0)[:4] == [
-        "0 is Assigned: n1 (gone) holds it at epoch 7.",
+        "0 is Assigned: n1 (gone) held it last, at epoch 7.",
         "Now: nothing is written for it.",
         "Nobody holds it: n1 is gone, its lease ends in 3 s.",
         "It ends on n2, which has 0 of its quota 1, exactly its share.",

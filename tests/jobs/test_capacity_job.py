@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from poise.cli.render import render
 from poise.documents import load
 from poise.errors import InvalidSpec
 from poise.jobs import explain_document, plan_document
@@ -120,3 +121,69 @@ def test_explanations_name_the_pool_and_the_term() -> None:
     told = explain_document(pooled, "api", NOW)
     assert isinstance(told, Told)
     assert told.because[0].startswith("on: 6: its share is 6")
+
+
+UNMET = "the minimum cannot be met: 3 for a minimum of 5 on on-demand"
+
+
+@pytest.mark.parametrize(
+    ("replicas", "minimum", "counts", "reason"),
+    [
+        (10, 1, "spot: 8, onDemand: 2", "as it should be: the percentage decides"),
+        (10, 5, "spot: 5, onDemand: 5", "as it should be: the minimum on on-demand decides"),
+        (0, 0, "spot: 0", "as it should be: there are no replicas"),
+        (3, 5, "onDemand: 3", f"{UNMET}; all replicas are on on-demand"),
+        (3, 5, "onDemand: 2", f"{UNMET}; the total is too low, and on-demand grows before spot"),
+    ],
+)
+def test_each_term_has_its_phrase_and_an_unmet_minimum_comes_first(
+    replicas: int, minimum: int, counts: str, reason: str
+) -> None:
+    workload = f"{{name: api, replicas: {replicas}, spotPercentage: 80, minOnDemand: {minimum}}}"
+    assert entry(document(f"{{workloads: [{workload}]}}", seen(f"{{{counts}}}"))).reason == reason
+
+
+CLOSED = "guards: {windows: [{schedule: '0 5 * * *', duration: 1h}]}"
+POOLS = "{workloads: [{name: api, replicas: 6}], pools: [{name: on, min: 2}, {name: a}], " + CLOSED + "}"
+
+
+def told(made: CapacitySplit) -> list[str]:
+    explained = explain_document(made, "api", NOW)
+    assert isinstance(explained, Told)
+    return explained.because
+
+
+def test_pools_explain_the_next_action_its_steps_and_what_it_waits_for() -> None:
+    made = document(POOLS, seen("{pools: {on: 2, a: 4}}"))
+    assert told(made)[2:] == [
+        "Now on 2, a 4.",
+        "Next: migrate-to-on: the total is right, and it is the first in the list that has too few.",
+        "1 step to the goal.",
+        "It waits until 2026-11-15T05:00:00Z (window): outside of its windows, next: 0 5 * * * UTC for 1h.",
+    ]
+    assert told(document(POOLS, seen("{pools: {on: 3, a: 3}}")))[2:] == [
+        "Next: none: every pool has what it should have."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("pools", "action", "waits"),
+    [
+        ("{on: 1, a: 5}", "migrate-to-on", False),
+        ("{on: 1, a: 3}", "scale-up-on", False),
+        ("{on: 2, a: 4}", "migrate-to-on", True),
+        ("{on: 3, a: 2}", "scale-up-a", True),
+        ("{on: 1, a: 9}", "scale-down-a", True),
+    ],
+)
+def test_restoring_the_minimum_of_a_pool_passes_windows(pools: str, action: str, waits: bool) -> None:
+    made = entry(document(POOLS, seen(f"{{pools: {pools}}}")))
+    assert (made.action, made.waits is not None) == (action, waits)
+
+
+def test_a_pool_that_is_no_longer_listed_stays_visible_while_it_holds_replicas() -> None:
+    made = document(POOLS, seen("{pools: {on: 3, a: 1, old: 2, empty: 0}}"))
+    assert entry(made).current.pools == {"on": 3, "a": 1, "old": 2}
+    assert entry(made).reason == "old is no longer listed"
+    assert "old: 0: it is no longer listed." in told(made)
+    assert "old 2->0" in render(plan_document(made, NOW), everything=False)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from poise.cli.render import render
 from poise.documents import load
 from poise.errors import InvalidSpec
 from poise.jobs import explain_document, plan_document
@@ -74,6 +75,47 @@ class TestTargetPool:
         with pytest.raises(InvalidSpec, match="policy hashed knows no weights"):
             planned(pool(f"{{{TWO}, {FOUR}, policy: hashed}}"), WhatIf(weights={"p0": 2}))
 
+    def test_a_budget_that_the_plan_itself_spends_says_when_it_frees(self) -> None:
+        guards = "guards: {budgets: [{limit: 50%, windowSeconds: 600}], cooldownSeconds: 9}"
+        made = planned(
+            pool(f"{{{TWO}, {FOUR}, {guards}}}", "{assignment: {a: p0, b: p0, c: p0, d: p0}}"),
+            WhatIf(add=["p2"], drain=["p0"]),
+        )
+        assert isinstance(made.entry, ItemsEntry)
+        waits = [move.waits for move in made.entry.moves]
+        assert waits[:2] == [None, None]
+        assert [each.until for each in waits[2:] if each] == [NOW + timedelta(seconds=600)] * 2
+        assert made.notes == ["the cooldown of 9 s is judged where plans are carried out"]
+        assert "Plan: 4 moves (2 of them wait), 0 stay." in render(made, everything=False)
+
+    def test_to_drain_twice_is_to_drain_once(self) -> None:
+        status = "{members: [{name: p0}, {name: p1, state: draining}], assignment: {a: p0, b: p0, c: p1, d: p1}}"
+        text = pool(f"{{{TWO}, {FOUR}}}", status)
+        assert items(text, WhatIf(drain=["p1", "p1"])) == items(text)
+
+    @pytest.mark.parametrize(
+        ("what_if", "fault"),
+        [
+            (WhatIf(add=["g", "g"]), "$.add[1]: g is added twice"),
+            (WhatIf(add=["a\nb"]), "$.add[0]: expected letters and digits"),
+            (WhatIf(drain=["\x1b[31m"]), "$.drain[0]: expected letters and digits"),
+            (WhatIf(weights={"p0": 1_000_001}), "$.weights['p0']: expected <= 1000000, got 1000001"),
+            (WhatIf(weights={"p0": -1}), "$.weights['p0']: expected >= 0, got -1"),
+        ],
+    )
+    def test_a_what_if_keeps_the_rules_of_documents(self, what_if: WhatIf, fault: str) -> None:
+        with pytest.raises(InvalidSpec) as caught:
+            items(pool(f"{{{TWO}, {FOUR}}}"), what_if)
+        assert str(caught.value).startswith(fault)
+        assert "\n" not in str(caught.value)
+
+    def test_every_target_is_counted_once(self) -> None:
+        status = "{members: [{name: p0}], assignment: {a: p0, b: p0}}"
+        text = pool(f"{{pods: {{endpoints: [{{name: p0, capacity: 1}}, {{name: p1, capacity: 1}}]}}, {FOUR}}}", status)
+        assert "Plan: 1 move, 2 left unassigned, 1 stay." in render(planned(text), everything=False)
+        lost = planned(text, WhatIf(remove=["p1"]))
+        assert "Plan: 1 move (1 to nowhere), 2 left unassigned, 1 stay." in render(lost, everything=False)
+
     @pytest.mark.parametrize("endpoints", ["[]", "[{name: p0}]", "[{name: p0}, {name: p1}, {name: p2}]"])
     def test_no_pods_no_targets_and_more_pods_than_targets_are_ordinary(self, endpoints: str) -> None:
         entry = items(pool(f"{{pods: {{endpoints: {endpoints}}}, targets: {{list: [{{name: a}}]}}}}"))
@@ -100,9 +142,17 @@ class TestShardRing:
         status = f"{{instances: {instances}, assignment: {{a: i1, b: i1, c: i0}}}}"
         made = planned(ring(f"{{policy: {policy}, objects: [a, b, c, new1, new2]}}", status))
         assert isinstance(made.entry, ItemsEntry)
-        assert made.entry.loads == {"i0": 3, "i1": 2}
+        assert made.entry.loads == {"i0": 3}
+        assert made.entry.certificate.spread == 0
         assert {move.target for move in made.entry.moves} == {"i0"}
-        assert made.notes == ["i1 is late: nothing moves from or to it"]
+        assert made.notes == ["i1 is late and keeps what it holds (2): nothing moves from or to it"]
+        assert made.view is not None
+        assert (made.view.members_before, made.view.members_after, made.view.stays) == (2, 2, 3)
+
+    def test_an_instance_that_is_late_cannot_be_drained(self) -> None:
+        text = ring("{objects: [a]}", "{instances: [{name: i0}, {name: i1, state: expired}], assignment: {a: i1}}")
+        with pytest.raises(InvalidSpec, match=r"\$\.drain\['i1'\]: i1 is late: nothing moves from it"):
+            planned(text, WhatIf(drain=["i1"]))
 
     @pytest.mark.parametrize("state", ["dead", "orphaned"])
     def test_objects_of_a_dead_instance_move(self, state: str) -> None:
@@ -147,6 +197,19 @@ class TestReplicaDivision:
 
     def test_duplicated_gives_everyone_all(self) -> None:
         assert self.divided("Duplicated", "StaticWeight").divisions["w"].replicas == {"a": 3, "b": 3}
+
+    def test_a_workload_that_was_never_divided_is_new(self) -> None:
+        clusters = "[{name: a, capacity: 1}, {name: b, capacity: 1}]"
+        spec = f"{{clusters: {clusters}, workloads: [{{name: w, replicas: 5}}]}}"
+        text = render(planned(f"{{kind: ReplicaDivision, metadata: {{name: d}}, spec: {spec}}}"), everything=False)
+        assert "new, 3 unplaced: there is no last result" in text
+        assert "Plan: 0 replicas moved, 3 unplaced, 0 of 1 workloads kept." in text
+
+    def test_more_replicas_than_a_document_may_have_are_refused(self) -> None:
+        with pytest.raises(InvalidSpec, match=r"^\$\.replicas\['w'\]: expected <= 1000000000, got 1000000001$"):
+            planned(
+                self.TEXT.format(strategy="StaticWeight", last="StaticWeight"), WhatIf(replicas={"w": 1_000_000_001})
+            )
 
     def test_a_fleet_of_nothing_is_an_ordinary_answer(self) -> None:
         clusters = "[{name: a, min: 1, max: 3, capacity: 4}]"

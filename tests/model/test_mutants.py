@@ -28,7 +28,7 @@ from poise.model.ownership import (
 )
 from poise.move import executor, handoff, heartbeat
 from poise.move.executor import Applied
-from poise.move.handoff import Event, Expire, Grant, Outcome, Retire, Standing
+from poise.move.handoff import Event, Expire, Grant, Outcome, Retire, Say, Standing
 from poise.move.heartbeat import Stale, Superseded
 from poise.stores.base import Transaction
 
@@ -104,6 +104,7 @@ def without_revisions(monkeypatch: Patch) -> None:
 LATE = replace(PAIR, faults={"late plan": 1, "election": 1})
 
 
+@pytest.mark.slow
 def test_no_term_and_no_compare_and_set(monkeypatch: Patch) -> None:
     without_term(monkeypatch)
     expect("two owners", search(replace(LATE, keeps_view=True, follows_table=False)))
@@ -168,6 +169,7 @@ def test_absence_read_as_release(monkeypatch: Patch) -> None:
     expect("two owners", search(PAIR))
 
 
+@pytest.mark.slow
 def test_a_lease_judged_per_node_instead_of_per_item(monkeypatch: Patch) -> None:
     original = executor._event
 
@@ -231,6 +233,7 @@ def test_work_begun_by_a_reply_that_comes_too_late(monkeypatch: Patch) -> None:
 TALK = replace(PAIR, messages_max=3, each_max=2, timeless=True)
 
 
+@pytest.mark.slow
 def test_replies_accepted_out_of_order(monkeypatch: Patch) -> None:
     forget_what_was_let_go(monkeypatch)
     hear_in_any_order(monkeypatch)
@@ -285,6 +288,7 @@ def test_two_processes_given_one_incarnation(monkeypatch: Patch) -> None:
     expect("two owners", search(TWINS))
 
 
+@pytest.mark.slow
 def test_leases_that_keep_their_old_end_after_a_reboot(monkeypatch: Patch) -> None:
     def keep(_job: SetRow, row: Row, _now_s: float) -> Row:
         return row
@@ -314,6 +318,11 @@ def test_an_expiry_that_the_store_does_not_judge_and_the_leader_guesses(monkeypa
     expect("two owners", search(PAIR))
 
 
-def test_a_lease_that_a_renewal_makes_shorter() -> None:
+@pytest.mark.slow
+def test_a_lease_that_a_renewal_makes_shorter(monkeypatch: Patch) -> None:
+    def renew(row: Row, event: Say) -> Row:
+        return replace(row, lease_until_s=event.now_s + event.lease_s)
+
+    monkeypatch.setattr(handoff, "_renewed", renew)
     longer = replace(PAIR, terms=Terms(lease_s=3.0, grace_s=1.0, release_s=1.0), faults={"shorten": 1})
     expect("two owners", search(longer))

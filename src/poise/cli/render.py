@@ -101,9 +101,10 @@ def _items(entry: ItemsEntry, view: ItemsView, most: int | None) -> list[str]:
     lines = [f"{entry.kind} {entry.name}   {grown}{view.members_after} {many}   policy {view.policy}"]
     lines += _cut(_columns([_move(move) for move in entry.moves], indent="  "), most, "moves")
     lines += _unassigned(entry)
-    loads = []
-    for member in sorted({*entry.loads, *view.loads_before}, key=_natural):
-        loads.append(_change(member, view.loads_before.get(member, 0), entry.loads.get(member, 0)))
+    loads = [
+        _change(member, view.loads_before.get(member, 0), entry.loads.get(member, 0))
+        for member in sorted({*entry.loads, *view.loads_before}, key=_natural)
+    ]
     lines += _cut(_wrapped("  load", loads), None if most is None else 12, "lines of loads") if loads else []
     return [*lines, _certificate(entry, view)]
 
@@ -199,8 +200,8 @@ def _division(entry: DivisionEntry, most: int | None) -> list[str]:
     lines += _wrapped("  total", totals)
     error = max((abs(total.replicas - Fraction(total.exact)) for total in entry.totals.values()), default=Fraction(0))
     moved, kept = sum(each.moved for each in fleet.values()), sum(each.kept for each in fleet.values())
-    unplaced = sum(each.unplaced for each in fleet.values())
-    parts = [f"{_count(moved, 'replica')} moved", *([f"{unplaced} unplaced"] if unplaced else [])]
+    nowhere = sum(each.unplaced for each in fleet.values())
+    parts = [f"{_count(moved, 'replica')} moved", *([f"{nowhere} unplaced"] if nowhere else [])]
     parts.append(f"{kept} of {len(fleet)} workloads kept")
     return [*lines, f"Plan: {', '.join(parts)}. Largest error of a total: {error}."]
 

@@ -115,6 +115,8 @@ def quotas(
     given = {name: whole(f"$.weights[{name!r}]", value) for name, value in (weights or {}).items()}
     owed = {name: _owed(f"$.debt[{name!r}]", value) for name, value in (debt or {}).items()}
     heavy = [given.get(member, 1) for member in live]
+    if not any(heavy):
+        heavy = [1] * len(live)  # All of weight 0 is no wish at all: all are equal.
     shares = fair_shares(total, heavy, [0] * len(live), limits(live, capacity, None))
     chosen, left = shares.floors(), shares.remainders()
     extras = sum(left) // shares.denominator

@@ -129,7 +129,7 @@ def _arrow(pair: tuple[str | None, str | None] | None) -> str:
 def _shares(facts: _Facts) -> dict[str, Fraction]:
     """Fill by repeated clamping: whoever is over its limit gets the limit, and the others share what is left."""
     left, shares = Fraction(len(facts.items)), {member: Fraction(0) for member in facts.live}
-    free = {member: weight for member, weight in facts.weights.items() if weight}
+    free = {member: weight for member, weight in facts.weights.items() if weight} or dict.fromkeys(facts.live, 1)
     while free:
         total = sum(free.values())
         full = {

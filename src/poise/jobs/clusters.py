@@ -15,7 +15,7 @@ from poise.decide.fleet import Total, divide_fleet, fleet_totals, plan_repair
 from poise.decide.fleet_check import check_fleet
 from poise.errors import Fault, InvalidSpec
 from poise.jobs.entries import DividedEntry, DivisionEntry, Planned, Told, TotalEntry
-from poise.jobs.what_if import WhatIf, check_members, check_workloads
+from poise.jobs.what_if import WhatIf, check_members, check_workloads, refuse
 from poise.model import DivisionRecord, ReplicaDivision
 from poise.model.replica_division import Cluster
 
@@ -25,6 +25,9 @@ def imagine(document: ReplicaDivision, what_if: WhatIf) -> ReplicaDivision:
     spec = document.spec
     check_members(what_if, [cluster.name for cluster in spec.clusters], "cluster")
     check_workloads(what_if, [workload.name for workload in spec.workloads])
+    if spec.strategy == "DynamicWeight":
+        refuse(what_if, ["weights"], "DynamicWeight divides by capacity and knows no weights")
+        refuse(what_if, ["add"], "a new cluster has no capacity, so DynamicWeight would give it nothing")
     out = {*what_if.remove, *what_if.drain}
     clusters = [
         msgspec.structs.replace(cluster, weight=what_if.weights.get(cluster.name, cluster.weight))
@@ -151,7 +154,8 @@ def _repair_note(document: ReplicaDivision, divisions: dict[str, Division], tota
     if not repair.steps:
         return []
     change = f"from {_largest_error(totals)} to {_largest_error(repair.after)}"
-    would = f"a repair of {len(repair.steps)} moves would bring the largest error of a total {change}"
+    moves = f"{len(repair.steps)} move{'' if len(repair.steps) == 1 else 's'}"
+    would = f"a repair of {moves} would bring the largest error of a total {change}"
     return [f"{would} (movesMax is {document.spec.moves_max})"]
 
 

@@ -216,8 +216,10 @@ def _event(job: SetRow, row: Row, wanted: Step, standings: Mapping[str, Standing
             reason = RETIREMENT if not within else wanted.reason
             return Ask(target=wanted.target, now_s=now_s, release_s=job.terms.release_s, reason=reason, plan=number)
         case StepKind.RELEASE:
-            gone = standings.get(row.target or "")
-            return Retarget(target=target if wanted.target else None, gone=gone, now_s=now_s, reason=row.reason)
+            # An item beyond the count is reserved for nobody, whether or not its target is there.
+            gone = standings.get(row.target or "") if within else None
+            reason = row.reason if within else RETIREMENT
+            return Retarget(target=target if wanted.target else None, gone=gone, now_s=now_s, reason=reason)
         case StepKind.CANCEL:
             return Cancel(source=owner, within_count=within, now_s=now_s, reason=wanted.reason)
         case StepKind.UNASSIGN:

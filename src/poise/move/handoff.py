@@ -203,8 +203,11 @@ def _renewed(row: Row, event: Say) -> Row:
     """Lengthen the lease; under `revoke` not past the deadline of a release (T8: nobody writes, the lease runs out)."""
     if event.revoke and row.deadline_s is not None and event.now_s >= row.deadline_s:
         return row
+    # A lease that was promised is never shortened: the member may act until its end, also if this reply is lost.
     return msgspec.structs.replace(
-        row, lease_until_s=event.now_s + event.lease_s, granted_s=max(row.granted_s, event.lease_s)
+        row,
+        lease_until_s=max(row.lease_until_s, event.now_s + event.lease_s),
+        granted_s=max(row.granted_s, event.lease_s),
     )
 
 

@@ -149,7 +149,8 @@ def _restart_until_s(job: SetRow, said: Heartbeat, now_s: float) -> float | None
 def _fuse(job: SetRow, members: Mapping[str, MemberRow], row: Row, now_s: float) -> tuple[Row, tuple[Action, ...]]:
     """T5 and T1 in one transaction: the target gets what it was promised, if it can take it now."""
     target = members.get(row.target) if row.target is not None else None
-    if target is None or job.paused or not standing(target, now_s).takes or now_s < job.quarantine_until_s:
+    beyond = row.id.isdigit() and int(row.id) >= job.count
+    if target is None or beyond or job.paused or not standing(target, now_s).takes or now_s < job.quarantine_until_s:
         return row, ()
     grant = Grant(to=standing(target, now_s), now_s=now_s, lease_s=job.terms.lease_s, plan=row.plan, reason=row.reason)
     after, actions = step(row, grant)

@@ -100,7 +100,10 @@ def measure(world: ItemWorld, before: ItemWorld) -> Even:
     live = world.live()
     members = [world.members[name] for name in live]
     shares = fair_shares(
-        len(world.items), [each.weight for each in members], [0] * len(live), [each.capacity for each in members]
+        len(world.items),
+        [each.weight for each in members] if any(each.weight for each in members) else [1] * len(live),
+        [0] * len(live),
+        [each.capacity for each in members],
     )
     return Even(live, shares, change(before.live(), live))
 
