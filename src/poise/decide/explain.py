@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
-from itertools import takewhile
+from functools import partial
+from itertools import compress, takewhile
+from operator import eq
 
 import msgspec
 import numpy as np
@@ -152,7 +154,7 @@ def _why_there(plan: Plan, target: str, above: Sequence[str], preferred: Sequenc
 
 def _what_uproots(plan: Plan, item: str, member: str, others: Sequence[str]) -> list[str]:
     """Count how many would leave before it; say where it would like to go."""
-    beside = [name for name, holder in plan.assignment.items() if holder == member]
+    beside = list(compress(plan.assignment, map(partial(eq, member), plan.assignment.values())))
     lower = int(np.count_nonzero(scores_on(hashes(beside), hashes([member])[0]) < score(item, member)))
     after = f", after {lower} with a lower score there" if lower else ", as the first to go"
     would = [f"it would leave if {member} had to give up {lower + 1} of its {len(beside)}{after}"]
