@@ -45,6 +45,8 @@ def rows() -> Iterator[Row]:
     yield Row("reference: 1,000,000 plain lookups of uhashring on 100 members", reference, None, "s")
     placed = cpu_s(lambda: place(names, hundred))
     yield Row("place 1,000,000 shuffled names on 100 members / the reference", placed / reference, 1.0, "x")
+    bounded = cpu_s(lambda: place(names, hundred, capacity=11_000))
+    yield Row("the same with a capacity of 11,000 each / the reference", bounded / reference, 1.0, "x")
     few = names[:20_000]
     one_by_one = cpu_s(lambda: place_one_by_one(few, hundred), times=1) * len(names) / len(few)
     yield Row("place / the sequential form (measured on 20,000, scaled)", placed / one_by_one, 1 / 20, "x")
