@@ -62,6 +62,7 @@ class Facts(msgspec.Struct, frozen=True):
         """Give the exact shares of the live members."""
         own = self.capacity if isinstance(self.capacity, dict) else dict.fromkeys(self.live, self.capacity)
         weights = [(self.weights or {}).get(member, 1) for member in self.live]
+        weights = weights if any(weights) else [1] * len(weights)  # All weights 0 ask for nothing: they count as equal.
         upper = [own.get(member) for member in self.live]
         return fair_shares(len(self.items), weights, [0] * len(weights), upper).fractions()
 
