@@ -36,6 +36,7 @@ SET = "drill"
 TERMS = Terms(lease_s=10, grace_s=2, release_s=10)
 MARGIN_S, STOP_S = 1.0, 1.0
 _PERIOD_S = TERMS.lease_s / 3
+_TICK_S = 1e-6  # An alarm rings just after its instant: rounding must not ring it just before.
 
 
 class Chance:
@@ -64,6 +65,7 @@ class Process(msgspec.Struct):
     alive: bool = True
     frozen: bool = False
     cut_until_s: float = 0.0
+    fence_s: float | None = None  # The instant of its own clock for which its alarm is set.
     acting: dict[str, int] = msgspec.field(default_factory=dict)
     overslept: set[str] = msgspec.field(default_factory=set)  # What it did when it froze, until it has stopped that.
     waiting: list[Callable[[], None]] = msgspec.field(default_factory=list)
@@ -191,13 +193,15 @@ class DrillWorld:
         self._plan_fence(process)
 
     def _plan_fence(self, process: Process) -> None:
+        """Set the alarm to the first instant at which something must be stopped; each instant is waited for once."""
         fence_s = next_fence_s(process.holding)
-        if fence_s is not None:
-            wait_s = max(0.0, (fence_s - self.local_s(process)) / process.rate)
+        if fence_s is not None and fence_s != process.fence_s:
+            process.fence_s = fence_s
+            wait_s = max(0.0, (fence_s - self.local_s(process)) / process.rate) + _TICK_S
             self.after(wait_s, lambda: self._do(process, lambda: self._fence(process, fence_s)))
 
     def _fence(self, process: Process, fence_s: float) -> None:
-        if next_fence_s(process.holding) == fence_s:
+        if process.fence_s == fence_s:
             self._look(process)
 
     def _obey(self, process: Process, orders: list[Order]) -> None:
