@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import platform
 
-from benchmarks import counts, items
+from benchmarks import counts, items, ownership
 
 
 def main() -> None:
     """Measure and print."""
-    print(f"{os.cpu_count()} cores, Python {platform.python_version()}; CPU time, best of several runs")
-    for row in (row for part in (items, counts) for row in part.rows()):
+    print(
+        f"{os.cpu_count()} cores, Python {platform.python_version()}; CPU time, best of several runs; stores: wall time"
+    )
+    for row in (row for part in (items, counts, ownership) for row in part.rows()):
         print(row, flush=True)
 
 

@@ -15,8 +15,9 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+from poise.errors import Fenced
 from poise.hold.changes import Lost
-from poise.hold.fencing import Fenced, SqlGuard
+from poise.hold.fencing import SqlGuard
 from poise.hold.sync import SyncMember
 from poise.jobs.coordinator import Coordinator
 from poise.model.ownership import SetRow, Terms

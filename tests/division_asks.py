@@ -171,3 +171,13 @@ def reach_exactly_the_nearest(replicas: int, weights: dict[str, int], last: dict
         if reached == wanted and seed > 20:
             return True
     return False
+
+
+def named(values: list[int]) -> dict[str, int]:
+    """Give numbers to clusters, in their order."""
+    return {f"member{position}": value for position, value in enumerate(values, start=1)}
+
+
+def listed(division: Division) -> tuple[int, ...]:
+    """List the replicas in the order of the clusters."""
+    return tuple(division.replicas.values())

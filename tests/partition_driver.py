@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from poise.decide.partition_check import check_partitions
 from poise.decide.partition_values import (
-    RETIREMENT,
     Node,
     NodeState,
     Partition,
@@ -19,6 +18,7 @@ from poise.decide.partition_values import (
     Step,
 )
 from poise.decide.partitions import plan_partitions
+from poise.model.ownership import RETIREMENT
 
 UNASSIGNED, ASSIGNED = PartitionState.UNASSIGNED, PartitionState.ASSIGNED
 REQUESTED, PENDING = PartitionState.REQUESTED_RELEASE, PartitionState.PENDING_RELEASE

@@ -7,9 +7,10 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from poise.clock import boot_s
 from poise.model.ownership import OwnerState, Row, SetRow
 from poise.stores.base import Answer, Store, Transaction
-from poise.stores.boot import Machine, boot_clock_s
+from poise.stores.boot import Machine
 from poise.stores.memory import MemoryStore
 from poise.stores.open import open_store
 from poise.stores.sqlite import SqliteStore
@@ -29,7 +30,7 @@ class Place:
         """Open the place once more; what is in memory can only be shared."""
         if self.kind == "memory" and self._stores:
             return self._stores[0]
-        store = MemoryStore(boot_clock_s) if self.kind == "memory" else open_store(self.url)
+        store = MemoryStore(boot_s) if self.kind == "memory" else open_store(self.url)
         self._stores.append(store)
         return store
 

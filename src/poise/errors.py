@@ -4,7 +4,14 @@ PoiseError
 ├── InvalidSpec     the input breaks a rule; carries every fault with its place; nothing was changed
 ├── BrokenPlan      the independent checker refuses a plan; a fault of Poise itself, shown instead of the plan
 ├── Conflict        someone else wrote first; observe again, never retry the same write
-└── Unavailable     the store cannot be asked; keep what is proven, and ask again later
+│   ├── Fenced      a sink has seen a larger epoch; stop, the item belongs to somebody else
+│   └── Replaced    a newer process of this name has registered; stop, and do not register again
+├── Unavailable     the store cannot be asked; keep what is proven, and ask again later
+├── NotFound        there is no such job, item or member; nothing was changed
+├── NotHeld         this member may not act on the item now; ask again after its next gain
+├── Hung            work did not stop in time; end this process before its lease is over
+├── MemberEnded     the member is over; leave its block, which tells why
+└── WatchdogGone    nobody guards the children any more; they are ended, and so is the worker
 """
 
 from __future__ import annotations
@@ -47,6 +54,39 @@ class Conflict(PoiseError):
 
 class Unavailable(PoiseError):
     """The store cannot be asked, or did not answer. What was being written may or may not be there: observe again."""
+
+
+class NotFound(PoiseError, LookupError):
+    """There is nothing of that name. Look at what there is, and ask again."""
+
+
+class Fenced(Conflict):
+    """The sink has seen a larger epoch: somebody else owns the item by now. Stop; never try this write again."""
+
+    def __init__(self, item: str, epoch: int, seen: int) -> None:
+        """Carry what was tried, and what the sink has seen."""
+        super().__init__(f"item {item}: epoch {epoch} is over, {seen} has begun")
+        self.item, self.epoch, self.seen = item, epoch, seen
+
+
+class Replaced(Conflict):
+    """A newer process of this name has registered. This one stops, and does not register again by itself."""
+
+
+class NotHeld(PoiseError, LookupError):
+    """This member may not act on the item now: it does not have it, or its time is over."""
+
+
+class Hung(PoiseError):
+    """Work did not stop in time. The member has stopped speaking for it; end this process before the lease is over."""
+
+
+class MemberEnded(PoiseError):
+    """The member has ended before its block did; the error that it ended with comes when the block is left."""
+
+
+class WatchdogGone(PoiseError):
+    """The watchdog has ended. Its children are ended too, and so must be this worker."""
 
 
 def invalid(path: str, message: str) -> InvalidSpec:

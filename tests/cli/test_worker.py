@@ -258,15 +258,16 @@ def test_bad_usage_is_refused(arguments: list[str], said: str) -> None:
         (["--name", "a b"], "$.name: "),
         (["--margin", "nan"], "$.margin_s: "),
         (["--db", "ftp://x"], "$.db: "),
-        ([], "there is no set 'orders'"),
+        ([], "poise.db: there is no such file"),
+        (["--on-exit", "release"], "there is no set 'orders' in sqlite:///"),
         (["--margin", "9"], "$.margin_s: expected < 6.66667"),
     ],
 )
 def test_bad_settings_are_refused(arguments: list[str], said: str, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'poise.db'}"
-    if "9" in arguments:
+    if "9" in arguments or "release" in arguments:
         store = open_store(url)
-        put(store, 1, Terms())
+        put(store, 1, Terms(), "orders" if "9" in arguments else "others")
         store.close()
     result = CliRunner().invoke(worker, ["orders", "--db", url, *arguments])
     assert isinstance(result.exception, InvalidSpec)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 import pytest
 from tests.store_places import do, make_set, owned, put
 
-from poise.errors import Conflict
+from poise.errors import Conflict, Unavailable
 from poise.model.ownership import GENERATION, LeaderRow, Line, MemberRow, OwnerState, Row, SetRow, Terms
 from poise.model.partition_set import PartitionGuards
 from poise.stores.base import Store, Transaction
@@ -47,17 +48,27 @@ FULL_ROW = Row(
     since_s=1 / 3,
     reason="a 'quoted' % ? reason",
     plan=2**40,
+    retiring=True,
     revision=1,
 )
 FULL_SET = SetRow(
     name="orders",
+    kind="ShardRing",
     count=12,
+    policy="ring",
+    tokens=7,
+    brake_percent=35,
+    brake_released_s=1794786585.3130801,
     terms=Terms(lease_s=7.5, grace_s=0.5, release_s=3.0, restart_grace_s=9.0, revoke=False),
+    guards=PartitionGuards(cooldown_seconds=5, moves_in_flight_max=None, per_source_max=2),
     weights={"n1": 3},
+    started=(1 / 3, 1794786585.3130801),
     generation=2,
     quarantine_until_s=55.5,
     granted_max_s=20.0,
     paused=True,
+    halted=True,
+    ended=True,
     revision=1,
 )
 FULL_MEMBER = MemberRow(
@@ -70,6 +81,13 @@ FULL_MEMBER = MemberRow(
     leaving="restart",
     draining=True,
 )
+
+
+@pytest.mark.parametrize("full", [FULL_ROW, FULL_SET, FULL_MEMBER], ids=lambda full: type(full).__name__)
+def test_the_full_examples_leave_no_field_at_its_default(full: Row | SetRow | MemberRow) -> None:
+    fields = msgspec.structs.fields(full)
+    plain = [each.name for each in fields if not each.required and getattr(full, each.name) == each.default]
+    assert plain == []
 
 
 def write_everything(tx: Transaction) -> None:
@@ -96,7 +114,7 @@ def test_what_is_written_is_read_in_the_same_transaction_and_later(store: Store)
         {"2": 7},
     )
     assert inside == expected
-    assert facts(store) == (*expected, [replace(line(), number=1)])
+    assert facts(store) == (*expected, [replace(line(), number=1, version=1)])
 
 
 def test_an_empty_place_has_nothing(store: Store) -> None:
@@ -339,4 +357,51 @@ def test_a_journal_is_read_by_item_from_a_number_and_so_many(store: Store) -> No
     assert [each.number for each in store.journal("orders", after=2, most=3)] == [3, 4, 5]
     assert [each.number for each in store.journal("orders", "1", after=2, most=1)] == [5]
     assert store.journal("nothing") == []
-    assert store.journal("orders", "1", most=1) == [replace(line("1", "1"), number=2)]
+    assert store.journal("orders", "1", most=1) == [replace(line("1", "1"), number=2, version=1)]
+
+
+# Promise 9: viewing.
+
+
+def test_a_view_reads_what_was_committed(store: Store) -> None:
+    do(store, write_everything)
+    read = store.view("orders", lambda tx: (tx.job(), tx.leader(), tx.members(), tx.rows(), tx.tombstones()))
+    assert (*read, store.journal("orders")) == facts(store)
+    assert store.view("nothing", lambda tx: (tx.job(), tx.rows())) == (None, {})
+
+
+def test_nothing_can_be_written_in_a_view(store: Store) -> None:
+    make_set(store)
+    before, version = facts(store), store.version()
+    with pytest.raises(Unavailable):
+        store.view("orders", lambda tx: tx.write_rows([owned()]))
+    with pytest.raises(Halt):
+        store.view("orders", halt)
+    assert (facts(store), store.version()) == (before, version)
+    put(store, owned())
+
+
+def halt(tx: Transaction) -> None:
+    assert tx.rows() == {}
+    raise Halt
+
+
+def test_a_view_and_a_transaction_do_not_wait_for_each_other(store: Store) -> None:
+    make_set(store)
+
+    def view_within(tx: Transaction) -> dict[str, Row]:
+        tx.write_rows([owned()])
+        with ThreadPoolExecutor(1) as other:
+            return other.submit(lambda: store.view("orders", lambda seen: seen.rows())).result(5)
+
+    assert do(store, view_within) == {}
+
+    def transact_within(seen: Transaction) -> tuple[dict[str, Row], dict[str, Row]]:
+        before = seen.rows()
+        with ThreadPoolExecutor(1) as other:
+            other.submit(lambda: put(store, owned("1"))).result(5)
+        return before, seen.rows()
+
+    before, after = store.view("orders", transact_within)
+    assert before == after == {"0": owned()}
+    assert store.view("orders", lambda tx: sorted(tx.rows())) == ["0", "1"]

@@ -122,5 +122,5 @@ def test_with_the_wall_clock(file: Place, monkeypatch: pytest.MonkeyPatch) -> No
     def wall_clock_s() -> float:
         return time.time()
 
-    monkeypatch.setattr("poise.stores.boot.boot_clock_s", wall_clock_s)
+    monkeypatch.setattr("poise.stores.boot.boot_s", wall_clock_s)
     must_fail(file, lambda: promises.test_the_wall_clock_of_this_process_changes_nothing(file.open(), monkeypatch))

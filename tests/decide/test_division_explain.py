@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from poise.decide.divide import Draw, Record, Step, divide
 from poise.decide.division import with_step
@@ -170,7 +171,7 @@ def test_one_replica_more_or_less_names_who_may_change_and_not_who_wins() -> Non
     assert explain_division(divide(1, {"a": 1}, maximum={"a": 1}))[-2] == "With 2 replicas: nothing changes."
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.integers(0, 30), st.lists(st.integers(0, 4), min_size=1, max_size=5), st.data())
 def test_what_one_replica_would_do_holds_whatever_is_owed(replicas: int, pulls: list[int], data: st.DataObject) -> None:
     """In a fleet debts decide a draw: the sentence holds for all of them."""

@@ -13,6 +13,7 @@ import pytest
 import xxhash
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from poise.decide import balance, rendezvous, ring
 from poise.decide.balance import Quotas, rebalance
@@ -385,7 +386,7 @@ def test_mutation_of_the_tie_break_between_members(monkeypatch: pytest.MonkeyPat
 
 
 @given(st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_law_only_one_plan_is_sound(data: st.DataObject) -> None:
     """The facts decide everything: any other seat of any item, honestly told, is refused."""
     items = [f"router{index}" for index in range(data.draw(st.integers(1, 12)))]

@@ -11,6 +11,7 @@ import pytest
 import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from poise.decide import rendezvous
 from poise.decide.rendezvous import NOBODY, fill, place, place_one_by_one, plan_hashed
@@ -137,7 +138,7 @@ def some_capacity(members: list[str]) -> st.SearchStrategy[Capacity]:
 
 
 @given(st.data())
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 def test_law_the_rounds_say_what_the_sequence_says(data: st.DataObject) -> None:
     items, members = data.draw(some_names("router", 40)), data.draw(some_names("pod", 8))
     capacity = data.draw(some_capacity(members))
@@ -161,7 +162,7 @@ def test_the_rounds_say_what_the_sequence_says_at_size(count: int, pods: int, ca
 
 
 @given(st.data())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_law_the_forms_agree_where_hashes_collide(data: st.DataObject) -> None:
     """A hash with four values makes ties of members, ties of items, and ties of an item with a member."""
     items, members = data.draw(some_names("router", 30)), data.draw(some_names("p", 9))

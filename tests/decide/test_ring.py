@@ -10,6 +10,7 @@ import pytest
 import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from poise.decide import ring as module
 from poise.decide.plan import Certificate, Move
@@ -37,7 +38,7 @@ def walk(key: str, tokens: Mapping[str, int]) -> str | None:
 
 
 @given(tokens=st.dictionaries(st.sampled_from(["web-0", "web-1", "web-11", "é", "a#1"]), st.integers(0, 12)))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_a_key_belongs_to_the_next_token_clockwise(tokens: dict[str, int]) -> None:
     ring = Ring(tokens)
     assert ring.owners(KEYS[:40]) == [walk(key, tokens) for key in KEYS[:40]]
@@ -89,7 +90,7 @@ def test_no_tokens_own_nothing_beside_others() -> None:
 
 
 @given(tokens=st.dictionaries(st.sampled_from(["web-0", "web-1", "web-11", "é"]), st.integers(0, 6)), key=st.text("ab"))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_successors_take_over_one_after_the_other(tokens: dict[str, int], key: str) -> None:
     """The next in line is whoever owns the key once those before have left."""
     key, left, line = f"key{key}", dict(tokens), []
@@ -130,7 +131,7 @@ def test_keys_are_shared_in_proportion_to_tokens(tokens: dict[str, int]) -> None
 
 
 @given(members=NAMES, joins=st.text("xyz", min_size=1, max_size=3), count=st.integers(0, 40))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_law_joins_only_take_and_leaves_only_give(members: list[str], joins: str, count: int) -> None:
     own = {member: 5 + 10 * place for place, member in enumerate(members)}
     without, within = Ring(own).owners(KEYS[:300]), Ring(own | {joins: count}).owners(KEYS[:300])
@@ -147,7 +148,7 @@ def test_mutation_tokens_that_depend_on_the_others_break_the_law(monkeypatch: py
 
 
 @given(members=NAMES)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_law_the_order_of_members_is_nothing(members: list[str]) -> None:
     assert Ring(members, 9).owners(KEYS[:50]) == Ring(members[::-1], 9).owners(KEYS[:50])
 
@@ -158,7 +159,7 @@ def test_law_the_order_of_members_is_nothing(members: list[str]) -> None:
     tokens=st.integers(0, 8),
     holders=st.lists(st.sampled_from([None, "gone", "web-1", "web-2", "a"]), max_size=30),
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_laws_of_a_plan_of_the_ring(
     members: list[str], draining: list[str], tokens: int, holders: list[str | None]
 ) -> None:

@@ -11,6 +11,7 @@ import pytest
 import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from poise.decide import scores
 from poise.decide.rendezvous import place
@@ -42,7 +43,7 @@ def test_the_formula_over_utf_8_bytes(item: str, member: str) -> None:
 
 
 @given(items=WORDS, members=WORDS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_vectorised_scores_are_the_scores_one_by_one(items: list[str], members: list[str]) -> None:
     hashed = hashes(items)
     for member, door in zip(members, hashes(members), strict=True):
@@ -87,7 +88,7 @@ def test_best_hashes_finds_the_highest_score_again(item_count: int, member_count
 
 
 @given(st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=20))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_unmix_undoes_mix(values: list[int]) -> None:
     wanted = np.array([0, 1, 2**32, 2**63, 2**64 - 1, *values], np.uint64)
     mixed: Hashes = wanted.copy()

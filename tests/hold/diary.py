@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 
-from poise.hold.boottime import boot_s
+from poise.clock import boot_s
 from poise.hold.member import Member
 from poise.stores.base import Store
 
@@ -30,7 +30,7 @@ class Diary:
     def story(self, item: str) -> list[tuple[str, int]]:
         return [(word, epoch) for word, name, epoch, _ in self.lines if name == item]
 
-    def member(self, store: Store, name: str = "w1") -> Member:
+    def member(self, store: str | Store, name: str = "w1") -> Member:
         return Member(
             store, set="orders", name=name, on_gain=self.gain, on_loss=self.lose, margin_s=MARGIN_S, stop_s=STOP_S
         )

@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from poise.clock import boot_s
 from poise.errors import Conflict, Unavailable
-from poise.hold.boottime import boot_s
 from poise.jobs.coordinator import Coordinator
 from poise.model.ownership import Row, SetRow, Terms
 from poise.move.executor import put_set

@@ -10,11 +10,9 @@ PATIENCE_S = 15.0
 OBEDIENT = ("sh", "-c", "exec sleep 300")
 DEAF = ("sh", "-c", 'trap "" TERM; while :; do sleep 0.05; done')
 FAMILY = ("sh", "-c", "sleep 300 & sleep 300 & wait")
-DEAF_FAMILY = (
-    "sh",
-    "-c",
-    '(trap "" TERM; while :; do sleep 0.05; done) & (trap "" TERM; while :; do sleep 0.05; done) & wait',
-)
+# What is ignored before a fork stays so after it: at no moment does one of them hear.
+DEAF_FAMILY = ("sh", "-c", 'trap "" TERM; while :; do sleep 0.05; done & while :; do sleep 0.05; done & wait')
+DEAF_ORPHANS = ("sh", "-c", 'trap "" TERM; while :; do sleep 0.05; done & exit 5')
 SHORT_LIVED = ("sh", "-c", "exit 3")
 
 

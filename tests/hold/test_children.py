@@ -12,8 +12,8 @@ import pytest
 from tests.hold.leading import until
 from tests.hold.processes import DEAF_FAMILY, FAMILY, OBEDIENT, alive, group
 
+from poise.clock import boot_s
 from poise.hold import children as children_module
-from poise.hold.boottime import boot_s
 from poise.hold.children import Children
 
 

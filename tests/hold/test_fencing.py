@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poise.errors import InvalidSpec
-from poise.hold.fencing import EPOCH_MAX, Ask, Fenced, FileGuard, SqlGuard, admit_request, epoch_header, read_header
+from poise.errors import Fenced, InvalidSpec
+from poise.hold.fencing import EPOCH_MAX, Ask, FileGuard, SqlGuard, admit_request, epoch_header, read_header
 
 
 def table() -> tuple[SqlGuard, sqlite3.Connection]:
@@ -148,6 +148,23 @@ def test_a_newer_owner_waits_for_a_write_that_is_under_way(tmp_path: Path) -> No
         told.append("older")
     thread.join()
     assert told == ["older", "newer"]
+
+
+def test_a_crash_in_the_block_refuses_too_much_rather_than_too_little(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="full"), FileGuard(tmp_path).admit("7", 9):
+        raise OSError("the disk is full")
+    with pytest.raises(Fenced, match="epoch 8 is over, 9 has begun"), FileGuard(tmp_path).admit("7", 8):
+        pass
+
+
+def test_an_item_never_leaves_the_folder_and_never_meets_another(tmp_path: Path) -> None:
+    for epoch, item in enumerate(["a/b", "../c", "a_b", "A/B", "é", "."], start=1):
+        with FileGuard(tmp_path / "epochs").admit(item, epoch):
+            pass
+    with pytest.raises(Fenced, match="1 is over, 2 has begun"), FileGuard(tmp_path / "epochs").admit("../c", 1):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["epochs"]
+    assert len(list((tmp_path / "epochs").iterdir())) == 6
 
 
 @given(st.text(min_size=1, max_size=30).filter(lambda text: text.isprintable()), st.integers(0, EPOCH_MAX))

@@ -13,9 +13,12 @@ from poise.hold.holding import (
     Piece,
     Start,
     Stop,
+    busy,
     end,
     hear,
+    leave,
     next_fence_s,
+    overdue,
     speak,
     stopped,
     watch,
@@ -126,6 +129,26 @@ def test_it_fences_itself_exactly_when_its_time_is_over(known: Phase) -> None:
     assert watch(after, 106.0) == (after, [])
 
 
+@pytest.mark.parametrize("reply", [NOTHING, Reply(2, 3, granted=(Granted("0", 6, 10.0),))], ids=["lost", "regranted"])
+def test_what_a_reply_ends_may_not_be_acted_on_from_then_on(reply: Reply) -> None:
+    after, orders = hear(holding(Phase.ACTING), reply, SENT, NOW)
+    assert orders == [Stop("0", 5)]
+    assert after.pieces["0"].until_s == NOW
+
+
+def test_what_runs_is_never_forgotten_for_an_epoch_that_was_let_go_of_before() -> None:
+    before = replace(holding(Phase.ACTING, 6), let_go={"0": 5})
+    after, orders = hear(before, GRANT, SENT, NOW)
+    assert (phase(after), after.pieces["0"].epoch, orders) == (Phase.STOPPING, 6, [Stop("0", 6)])
+
+
+def test_each_item_is_fenced_by_its_own_time() -> None:
+    reply = Reply(2, 3, granted=(Granted("0", 5, 10.0), Granted("1", 7, 4.0)))
+    after, orders = watch(hear(NEW, reply, SENT, NOW)[0], SENT + 3.0)
+    assert orders == [Stop("1", 7)]
+    assert phase(after) is Phase.ACTING
+
+
 @pytest.mark.parametrize("known", list(Phase))
 def test_a_superseded_process_stops_everything(known: Phase) -> None:
     after, orders = end(holding(known))
@@ -134,10 +157,67 @@ def test_a_superseded_process_stops_everything(known: Phase) -> None:
     assert orders == ([Stop("0", 5)] if known in (Phase.ACTING, Phase.FINISHING) else [])
 
 
+def test_a_process_that_ends_may_act_on_nothing_from_then_on() -> None:
+    assert end(holding(Phase.ACTING), NOW)[0].pieces["0"].until_s == NOW
+
+
 def test_work_that_has_stopped_is_noted_for_its_own_epoch_only() -> None:
     assert phase(stopped(holding(Phase.STOPPING), "0", 5)) is Phase.STOPPED
     assert phase(stopped(holding(Phase.ACTING), "0", 4)) is Phase.ACTING
     assert stopped(NEW, "0", 5) == NEW
+
+
+def asked(**changes: bool) -> Holding:
+    """Make a member that has heard a request, with its deadline."""
+    return hear(replace(holding(Phase.ACTING), **changes), RELEASE, SENT, NOW)[0]
+
+
+DEADLINE = SENT + 30.0
+LATER = replace(GRANT, seq=4)
+
+
+def test_a_deadline_counts_from_when_the_heartbeat_was_sent_and_is_set_once() -> None:
+    assert asked().pieces["0"].finish_by_s == DEADLINE
+    again = replace(RELEASE, seq=4, release=(Release("0", 5, 10.0, 99.0),))
+    assert hear(asked(), again, SENT + 5, NOW + 5)[0].pieces["0"].finish_by_s == DEADLINE
+
+
+@pytest.mark.parametrize(
+    ("reply", "now_s", "revoke", "reached"),
+    [
+        pytest.param(LATER, DEADLINE - 0.001, True, Phase.FINISHING, id="taken back before its deadline"),
+        pytest.param(LATER, DEADLINE, True, Phase.STOPPING, id="taken back, and its deadline is over"),
+        pytest.param(LATER, DEADLINE, False, Phase.FINISHING, id="wait: it is only reported"),
+        pytest.param(replace(RELEASE, seq=4), DEADLINE, True, Phase.FINISHING, id="it stands: the lease will run out"),
+        pytest.param(replace(RELEASE, seq=4), DEADLINE, False, Phase.FINISHING, id="it stands, and wait"),
+    ],
+)
+def test_work_that_was_asked_to_end_and_does_not(reply: Reply, now_s: float, revoke: bool, reached: Phase) -> None:
+    after, orders = hear(asked(revoke=revoke), reply, now_s - 1, now_s)
+    assert (phase(after), orders) == (reached, [Stop("0", 5)] if reached is Phase.STOPPING else [])
+
+
+def test_what_acts_has_no_deadline_however_late_it_is() -> None:
+    assert phase(hear(holding(Phase.ACTING), GRANT, 1e9, 1e9)[0]) is Phase.ACTING
+
+
+def test_work_past_its_deadline_is_named_until_it_is_being_stopped() -> None:
+    assert overdue(asked(), DEADLINE - 0.001) == frozenset()
+    assert overdue(asked(), DEADLINE) == frozenset({("0", 5)})
+    assert overdue(stopped(asked(), "0", 5), DEADLINE) == frozenset()
+
+
+def test_one_that_leaves_finishes_everything_by_a_deadline() -> None:
+    after, orders = leave(holding(Phase.ACTING), DEADLINE)
+    assert (after.pieces["0"], orders) == (Piece(5, Phase.FINISHING, 105.0, DEADLINE), [Finish("0", 5)])
+    assert leave(asked(), 1.0) == (asked(), [])
+    assert phase(hear(after, GRANT, DEADLINE - 1, DEADLINE)[0]) is Phase.STOPPING
+
+
+@pytest.mark.parametrize("known", list(Phase))
+def test_a_member_is_busy_until_all_has_stopped(known: Phase) -> None:
+    assert busy(holding(known)) == (known is not Phase.STOPPED)
+    assert not busy(NEW)
 
 
 def test_the_next_fence_is_the_first_end_of_what_is_worked_on() -> None:

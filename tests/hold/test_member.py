@@ -9,9 +9,9 @@ import pytest
 from tests.hold.diary import MARGIN_S, STOP_S, Diary, run
 from tests.hold.leading import SHORT, led_set, owners, rows, until
 
-from poise.errors import InvalidSpec
-from poise.hold.boottime import boot_s
-from poise.hold.member import Gained, Lost, Member, NotHeld
+from poise.clock import boot_s
+from poise.errors import InvalidSpec, NotHeld
+from poise.hold.member import Gained, Lost, Member
 from poise.model.ownership import Terms
 from poise.stores.memory import MemoryStore
 
@@ -252,7 +252,7 @@ def test_a_restart_with_keep_moves_nothing() -> None:
         ({"name": "a b"}, "$.name", "expected `str` matching regex"),
         ({"set": "../x"}, "$.set", "expected `str` matching regex"),
         ({"margin_s": -1}, "$.margin_s", "expected `float` >= 0.0"),
-        ({"margin_s": "1"}, "$.margin_s", "expected `float`, got `str`"),
+        ({"margin_s": "1"}, "$.margin_s", "expected `float | null`, got `str`"),
         ({"stop_s": float("nan")}, "$.stop_s", "expected `float` >= 0.0"),
         ({"weight": True}, "$.weight", "expected `int`, got `bool`"),
         ({"on_exit": "stay"}, "$.on_exit", "invalid enum value 'stay'"),
@@ -290,7 +290,18 @@ def test_the_inequality_is_checked_at_the_start(
             return
         with pytest.raises(InvalidSpec) as caught:
             run(work(store))
+        assert store.transact("orders", lambda tx: tx.members()) == {}, "nobody was superseded by a refused process"
     assert [fault.path for fault in caught.value.faults] == faults
+
+
+@pytest.mark.parametrize("more", [{"write_s": 2.1}, {"store_step_s": 2.1}])
+def test_writes_in_flight_and_steps_of_the_stores_clock_count_in_the_inequality(more: dict[str, float]) -> None:
+    async def work(store: MemoryStore) -> None:
+        async with Member(store, set="orders", name="w1", **more):  # type: ignore[arg-type]  # They are all seconds.
+            pass
+
+    with led_set(0, Terms(lease_s=10, grace_s=2)) as store, pytest.raises(InvalidSpec, match=r"\$\.stop_s"):
+        run(work(store))
 
 
 def test_a_set_that_is_not_there_is_said_at_once() -> None:

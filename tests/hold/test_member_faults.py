@@ -1,4 +1,4 @@
-"""Members in trouble: silence, sleep, twins, and work that will not stop."""
+"""Members in trouble: silence, sleep, twins, and stores that are away."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import asyncio
 
 import pytest
 from tests.hold.diary import MARGIN_S, STOP_S, Diary, run
-from tests.hold.leading import SHORT, led_set, owners, put, rows, until
+from tests.hold.leading import SHORT, led_set, put, until
 from tests.hold.stubborn import StubbornStore
 
+from poise.clock import boot_s
+from poise.errors import NotHeld, Replaced
 from poise.hold import member as member_module
-from poise.hold.boottime import boot_s
 from poise.hold.holding import Holding, Order, hear
-from poise.hold.member import Hung, Member, NotHeld, Replaced
-from poise.hold.works import Callback
-from poise.model.ownership import OWNED, Heartbeat, Reply, Terms
+from poise.hold.member import Member
+from poise.model.ownership import Heartbeat, Reply, Terms
 from poise.move.heartbeat import Stale, Superseded
 from poise.stores.memory import MemoryStore
 
@@ -211,97 +211,18 @@ def test_a_second_process_of_a_name_supersedes_the_first_which_stops_for_good() 
         run(work(store))
 
 
-async def hang_with(store: StubbornStore, lose: Callback) -> float:
-    """Cut the line of a member whose work does not stop, and see it end; give when it was last heard."""
-    heard_s = 0.0
-
-    async def live() -> None:
-        nonlocal heard_s
-        async with Member(store, set="orders", name="w1", on_loss=lose, margin_s=MARGIN_S, stop_s=STOP_S) as member:
-            await until(lambda: member.items == ("0",))
-            store.cut = True
-            heard_s = store.asked[-1]
-            await asyncio.sleep(60)
-
-    with pytest.raises(Hung, match="item 0 at epoch 1 did not stop within"):
-        await live()
-    return heard_s
-
-
 @pytest.mark.slow
-def test_a_loss_that_hangs_is_cancelled_and_ends_the_member_before_the_lease_is_over() -> None:
-    async def work(store: StubbornStore) -> None:
-        ends: list[str] = []
-
-        async def hang(item: str, epoch: int) -> None:
-            del epoch
-            try:
-                await asyncio.sleep(60)
-            finally:
-                ends.append(item)
-
-        heard_s = await hang_with(store, hang)
-        assert ends == ["0"]
-        assert boot_s() - heard_s < SHORT.lease_s + STOP_S, "it was over with its lease, then said goodbye in vain"
-        assert rows(store.within)["0"].state in OWNED, "nobody said that it was released"
-
-    with led_set(1) as store:
-        run(work(StubbornStore(store)))
-
-
-@pytest.mark.slow
-def test_a_loss_that_ignores_its_cancellation_is_left_behind() -> None:
-    async def work(store: StubbornStore) -> None:
-        over = asyncio.Event()
-
-        async def ignore(item: str, epoch: int) -> None:
-            del item, epoch
-            while not over.is_set():
-                try:
-                    await over.wait()
-                except asyncio.CancelledError:
-                    continue
-
-        await hang_with(store, ignore)
-        over.set()
-
-    with led_set(1) as store:
-        run(work(StubbornStore(store)))
-
-
-def test_a_gain_that_fails_is_let_go_of_and_offered_three_times_at_most() -> None:
+def test_the_shortest_lease_that_is_acted_on_sets_the_pace() -> None:
     async def work(store: MemoryStore) -> None:
-        tried: list[int] = []
+        diary = Diary()
+        async with diary.member(store):
+            await until(lambda: len(diary.held) == 1)
+            put(store, 2, SHORT)
+            await until(lambda: len(diary.held) == 2)
+            await asyncio.sleep(SHORT.lease_s * 1.5)
+            assert diary.story("1") == [("gain", 1)], "it is renewed in time, beside an item with a long lease"
 
-        async def gain(item: str, epoch: int) -> None:
-            del item
-            tried.append(epoch)
-            raise RuntimeError("no such file")
-
-        async with Member(store, set="orders", name="w1", on_gain=gain, margin_s=0.5, stop_s=0.5):
-            await until(lambda: len(tried) == 3)
-            await asyncio.sleep(1)
-        assert tried == [1, 2, 3]
-        assert owners(store) == {"0": None}
-
-    with led_set(1) as store:
-        run(work(store))
-
-
-def test_a_loss_that_fails_ends_the_member_with_its_error_and_is_not_said_to_be_released() -> None:
-    async def work(store: MemoryStore) -> None:
-        async def lose(item: str, epoch: int) -> None:
-            raise RuntimeError(f"cannot stop {item} {epoch}")
-
-        async def live() -> None:
-            async with Member(store, set="orders", name="w1", on_loss=lose, margin_s=0.5, stop_s=0.5) as member:
-                await until(lambda: member.items == ("0",))
-
-        with pytest.raises(RuntimeError, match="cannot stop 0 1"):
-            await live()
-        assert rows(store)["0"].state in OWNED
-
-    with led_set(1) as store:
+    with led_set(1, Terms(lease_s=60, grace_s=2)) as store:
         run(work(store))
 
 

@@ -9,8 +9,8 @@ import pytest
 from poise.cli.render import render
 from poise.documents import load
 from poise.errors import InvalidSpec
-from poise.jobs import explain_document, plan_document
 from poise.jobs.entries import CapacityEntry, Counts, SplitEntry, Told
+from poise.jobs.planning import explain_document, plan_document
 from poise.jobs.what_if import WhatIf
 from poise.model import CapacitySplit
 

@@ -9,8 +9,8 @@ import pytest
 from poise.cli.render import render
 from poise.documents import load
 from poise.errors import InvalidSpec
-from poise.jobs import explain_document, plan_document
 from poise.jobs.entries import ItemsEntry, Planned, Told, Waits
+from poise.jobs.planning import explain_document, plan_document
 from poise.jobs.what_if import WhatIf
 
 NOW = datetime(2026, 11, 15, 3, 0, tzinfo=UTC)

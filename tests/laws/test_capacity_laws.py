@@ -9,6 +9,7 @@ from importlib import import_module
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from poise.decide.capacity_check import check_next_action, check_pools, check_split
 from poise.decide.pools import split_pools
@@ -113,7 +114,7 @@ def test_repeating_the_action_reaches_desired_in_exactly_so_many_steps_and_safel
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_walks_of_large_workloads(data: st.DataObject) -> None:
     total = data.draw(st.integers(0, 400))
     minimum, percentage = data.draw(st.integers(0, 450)), data.draw(st.integers(-10, 110))
@@ -229,7 +230,7 @@ def pools_keep_their_laws(total: int, pools: list[Pool], data: st.DataObject) ->
 
 
 @given(st.integers(0, 60), pool_lists(), st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_pools_keep_their_laws(total: int, pools: list[Pool], data: st.DataObject) -> None:
     pools_keep_their_laws(total, pools, data)
 

@@ -18,19 +18,20 @@ from tests.division_asks import (
     order_is_free,
     reach_exactly_the_nearest,
 )
+from tests.examples import examples
 
 from poise.decide.divide import Record, replay
 from poise.decide.fleet import divide_fleet
 
 
 @given(asks())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_every_division_is_sound(ask: Ask) -> None:
     assert broken(ask, answer(ask)) == []
 
 
 @given(asks())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_a_division_of_its_own_result_changes_nothing(ask: Ask) -> None:
     first = answer(ask)
     again = msgspec.structs.replace(ask, last=dict(first.replicas), seed=ask.seed + "other")
@@ -42,7 +43,7 @@ def test_a_division_of_its_own_result_changes_nothing(ask: Ask) -> None:
 
 
 @given(asks())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_a_record_alone_replays_the_division_bit_for_bit(ask: Ask) -> None:
     division = answer(ask)
     text = msgspec.json.encode(division.record)
@@ -53,13 +54,13 @@ def test_a_record_alone_replays_the_division_bit_for_bit(ask: Ask) -> None:
 
 
 @given(asks())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_the_order_of_a_mapping_changes_nothing(ask: Ask) -> None:
     assert order_is_free(ask)
 
 
 @given(asks(), st.integers(2, 9))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_equal_ratios_are_the_same_request(ask: Ask, factor: int) -> None:
     scaled = msgspec.structs.replace(ask, weights={name: weight * factor for name, weight in ask.weights.items()})
     one, other = answer(ask), answer(scaled)
@@ -71,7 +72,7 @@ def test_equal_ratios_are_the_same_request(ask: Ask, factor: int) -> None:
     st.lists(st.integers(1, 3), min_size=1, max_size=4),
     st.lists(st.integers(0, 5), min_size=5, max_size=5),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_repairs_reach_exactly_the_divisions_with_the_fewest_changes(
     replicas: int, weights: list[int], last: list[int]
 ) -> None:
@@ -80,7 +81,7 @@ def test_repairs_reach_exactly_the_divisions_with_the_fewest_changes(
 
 
 @given(fleets())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_every_fleet_is_sound_and_replays(ask: FleetAsk) -> None:
     divisions = answers(ask)
     assert fleet_broken(ask, divisions) == []
@@ -90,7 +91,7 @@ def test_every_fleet_is_sound_and_replays(ask: FleetAsk) -> None:
 
 
 @given(fleets())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_a_fleet_of_its_own_results_moves_nothing(ask: FleetAsk) -> None:
     last = {name: division.replicas for name, division in answers(ask).items()}
     again = divide_fleet(ask.workloads, ask.weights, last=last)

@@ -12,6 +12,7 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from poise.documents import dump, load, load_targets, write_yaml
 from poise.documents.dump import _Writer
@@ -76,7 +77,7 @@ KEYS = st.sampled_from(
 )
 PIECES = ["[", "]", "{", "}", ":", ", ", "- ", " ", "\n", "\t", '"', "'", "&a ", "*a", "!!str ", "!x ", "|", "\n---\n"]
 RARE = ["\n...\n", "%YAML 1.2\n", "%TAG ! x\n", "#", "? ", "<<: ", "\0", "\x85", "\u2028", "\ufeff", "\\ud800", "1e999"]
-FUZZ = settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FUZZ = settings(max_examples=examples(250), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def places(value: object, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
@@ -215,7 +216,7 @@ def test_json_and_yaml_mean_the_same(value: dict[str, object]) -> None:
         check_paths(value)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=20))
 def test_text_survives_yaml(text: str) -> None:
     """Law: what is text stays this text, whatever it looks like."""

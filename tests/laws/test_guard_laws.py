@@ -11,6 +11,7 @@ import pytest
 from cronsim import CronSim
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from poise.model.common import Budget, Window
 from poise.move.budgets import Started, _in_scope, allowed_moves
@@ -82,7 +83,7 @@ def windows_keep_their_definition(windows: list[Window], moment: datetime) -> No
 
 
 @given(window_lists, moments)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @example([Window("30 2 * * *", "1h", "Europe/Berlin")], datetime(2026, 10, 25, 1, 10, tzinfo=UTC))
 @example([Window("30 2 * * *", "1h", "Europe/Berlin")], datetime(2026, 3, 29, 1, 0, tzinfo=UTC))
 def test_windows_are_half_open_and_start_as_the_schedule_says(windows: list[Window], moment: datetime) -> None:
@@ -167,7 +168,7 @@ def refusal_keeps_its_word(budgets: list[Budget], ledger: list[Started]) -> None
 
 
 @given(budget_lists, ledgers, entries)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_budgets_are_monotone_and_tell_when_a_slot_frees(
     budgets: list[Budget], ledger: list[Started], more: Started
 ) -> None:
@@ -239,7 +240,7 @@ def judgement_keeps_its_word(action: str, facts: GuardFacts) -> None:
 
 
 @given(st.sampled_from(["migrate-to-spot", "migrate-to-on-demand", "scale-up-spot"]), guard_facts())
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 def test_a_refusal_tells_the_first_second_at_which_the_action_is_allowed(action: str, facts: GuardFacts) -> None:
     judgement_keeps_its_word(action, facts)
 
@@ -255,7 +256,7 @@ def test_a_time_that_suits_only_the_first_guard_breaks_the_law(monkeypatch: pyte
 
 
 @given(st.lists(st.tuples(st.integers(1, 90), st.integers(0, 40)), min_size=1, max_size=12), st.integers(0, 90))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_migrations_are_held_exactly_while_a_jump_is_not_yet_stable(
     changes: list[tuple[int, int]], later_s: int
 ) -> None:

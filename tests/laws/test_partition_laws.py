@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from tests.examples import examples
 from tests.partition_driver import (
     ASSIGNED,
     PENDING,
@@ -103,7 +104,7 @@ def active(known: Iterable[Node]) -> list[str]:
     return [node.name for node in known if node.state == NodeState.ACTIVE]
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(some_world())
 def test_every_plan_is_sound_and_makes_the_fewest_moves(world: World) -> None:
     before, known, policy = world
@@ -111,7 +112,7 @@ def test_every_plan_is_sound_and_makes_the_fewest_moves(world: World) -> None:
     assert plan.certificate.moves == plan.certificate.moves_min
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(some_world(refused=True))
 def test_every_plan_is_sound_also_where_nodes_refuse(world: World) -> None:
     before, known, policy = world
@@ -122,13 +123,13 @@ def test_every_plan_is_sound_also_where_nodes_refuse(world: World) -> None:
     )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(some_world())
 def test_a_second_plan_before_anybody_answers_adds_nothing(world: World) -> None:
     assert fixpoint_faults(*world) == []
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(some_world())
 def test_the_order_of_the_input_does_not_matter(world: World) -> None:
     before, known, policy = world
@@ -136,7 +137,7 @@ def test_the_order_of_the_input_does_not_matter(world: World) -> None:
     assert plan_partitions(sorted(before, key=lambda row: row.id), known[::-1], now_s=0.0, policy=policy) == plan
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(lively_world(), st.booleans())
 def test_every_world_settles_at_its_quotas_with_no_release_too_many(world: World, fused: bool) -> None:
     before, known, policy = world
@@ -156,7 +157,7 @@ def _is_live(name: str, known: list[Node]) -> bool:
     return any(node.name == name and node.state != NodeState.GONE for node in known)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=5), st.integers(0, 30))
 def test_equal_weights_settle_within_one(held: list[int], more: int) -> None:
     before = assigned(**{f"n{index}": count for index, count in enumerate(held)})
@@ -169,7 +170,7 @@ def test_equal_weights_settle_within_one(held: list[int], more: int) -> None:
     assert len(before) - stayed == settled.plans[0].certificate.moves_min
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.integers(0, 40), st.integers(1, 6), st.data())
 def test_losing_a_node_moves_only_its_own_and_adding_one_moves_only_to_it(
     count: int, size: int, data: st.DataObject
@@ -187,7 +188,7 @@ def test_losing_a_node_moves_only_its_own_and_adding_one_moves_only_to_it(
     assert {now.owner for was, now in zip(even, joined, strict=True) if now.owner != was.owner} <= {"new"}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(lively_world(), st.data())
 def test_a_plan_may_be_interrupted_anywhere(world: World, data: st.DataObject) -> None:
     """Whatever part of a plan is written, the next plan is sound and the world settles."""
@@ -201,7 +202,7 @@ def test_a_plan_may_be_interrupted_anywhere(world: World, data: st.DataObject) -
     Settled(before, known, policy)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(lively_world(), st.data())
 def test_events_between_plans_never_break_a_law_or_lower_an_epoch(world: World, data: st.DataObject) -> None:
     before, known, policy = world
@@ -222,7 +223,7 @@ def test_events_between_plans_never_break_a_law_or_lower_an_epoch(world: World, 
     Settled(before, known, policy, 5.0)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(some_world(refused=True))
 def test_every_partition_can_be_explained(world: World) -> None:
     before, known, policy = world

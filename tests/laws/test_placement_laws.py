@@ -14,6 +14,7 @@ import pytest
 import xxhash
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from poise.decide import balance
 from poise.decide.balance import Quotas, rebalance
@@ -191,7 +192,7 @@ def law_the_checker_finds_nothing(told: Facts) -> None:
 
 
 @given(facts())
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 def test_laws_of_sticky(told: Facts) -> None:
     law_every_load_is_the_floor_or_the_ceiling_of_its_share(told)
     law_the_moves_are_the_fewest(told)
@@ -201,13 +202,13 @@ def test_laws_of_sticky(told: Facts) -> None:
 
 
 @given(facts(most=5))
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 def test_law_a_search_of_all_assignments_finds_nothing_less(told: Facts) -> None:
     law_a_search_of_all_assignments_finds_nothing_less(told)
 
 
 @given(facts(equal=True))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_laws_of_sticky_with_equal_weights(told: Facts) -> None:
     law_equal_members_below_their_capacity_differ_by_at_most_one(told)
     law_adding_an_item_moves_nobody_else(told)
@@ -217,7 +218,7 @@ def test_laws_of_sticky_with_equal_weights(told: Facts) -> None:
 
 
 @given(facts())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_laws_of_sticky_hold_where_hashes_collide(told: Facts) -> None:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(xxhash, "xxh3_64_intdigest", lambda name: len(name) % 4)
@@ -229,7 +230,7 @@ def test_laws_of_sticky_hold_where_hashes_collide(told: Facts) -> None:
 
 
 @given(told=facts(equal=True), draining=st.lists(st.sampled_from(POOL), unique=True, max_size=2))
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 def test_laws_of_hashed(told: Facts, draining: list[str]) -> None:
     plan = plan_hashed(told.items, told.members, told.current, capacity=told.capacity, draining=draining)
     turned = plan_hashed(told.items[::-1], told.members[::-1], told.current, capacity=told.capacity, draining=draining)
@@ -242,7 +243,7 @@ def test_laws_of_hashed(told: Facts, draining: list[str]) -> None:
 
 
 @given(facts(most=5, equal=True))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_law_capacities_alone_force_the_fewest_moves_of_hashed(told: Facts) -> None:
     """No assignment within the capacities, placed or not, moves less than the plan's bound."""
     assume(told.members)

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from poise.decide.fallback import (
     FallbackAct,
@@ -50,7 +51,7 @@ def ticks_do_not_matter(events: list[RampEvent], ticks_s: list[float], end_s: fl
 
 
 @given(st.lists(ramp_events, max_size=12), st.lists(seconds, max_size=12), seconds.filter(bool))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @example([Interruption(0.0)], [300.0, 600.0, 900.0], 3600.0)
 def test_the_ramp_does_not_depend_on_the_spacing_of_ticks(
     events: list[RampEvent], ticks_s: list[float], end_s: float
@@ -78,7 +79,7 @@ def test_a_history_that_moves_with_the_ticks_breaks_the_law(monkeypatch: pytest.
 
 
 @given(st.lists(ramp_events, max_size=8))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_the_score_is_the_integral_of_the_decayed_history(events: list[RampEvent]) -> None:
     end_s, width_s = 7 * 3600.0, 20.0
     state = tick([SpotPods(0, 5), *events], [end_s])
@@ -93,7 +94,7 @@ def test_the_score_is_the_integral_of_the_decayed_history(events: list[RampEvent
 
 
 @given(st.lists(ramp_events, max_size=12), st.data())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_the_order_in_which_events_are_told_does_not_matter(events: list[RampEvent], data: st.DataObject) -> None:
     told = [SpotPods(0, 5), *events]
     assert ramp(None, told, 30000, POLICY) == ramp(None, data.draw(st.permutations(told)), 30000, POLICY)
@@ -166,7 +167,7 @@ def ready_never_falls(nodes: list[int]) -> None:
 
 
 @given(st.lists(st.integers(0, 1), max_size=60))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_ready_never_falls_and_all_return_to_spot(nodes: list[int]) -> None:
     ready_never_falls(nodes)
 

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from poise.decide import plan_check
 from poise.decide import shares as module
@@ -69,32 +70,32 @@ def apart(lesser: Party, mine: Fraction, greater: Party, yours: Fraction) -> boo
 
 
 @given(among=parties(), total=st.integers(0, 40))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_shares_sum_up_keep_their_bounds_and_follow_one_level(among: list[Party], total: int) -> None:
     assert faults(total, among, shared(total, among)) == []
 
 
 @given(among=parties(), total=st.integers(0, 40))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_shares_do_not_depend_on_the_order(among: list[Party], total: int) -> None:
     assert shared(total, among[::-1]) == shared(total, among)[::-1]
 
 
 @given(among=parties(), total=st.integers(0, 40))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_more_to_share_takes_from_nobody(among: list[Party], total: int) -> None:
     assert all(less <= more for less, more in zip(shared(total, among), shared(total + 1, among), strict=True))
 
 
 @given(among=parties(), total=st.integers(0, 40), factor=st.integers(2, 10**9))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_only_the_ratio_of_weights_counts(among: list[Party], total: int, factor: int) -> None:
     heavier = [Party(each.weight * factor, each.low, each.high) for each in among]
     assert shared(total, heavier) == shared(total, among)
 
 
 @given(among=parties(), total=st.integers(0, 40))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_the_checker_finds_the_same_shares_by_repeated_clamping(among: list[Party], total: int) -> None:
     facts = plan_check._Facts(
         items=[str(number) for number in range(total)],

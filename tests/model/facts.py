@@ -143,6 +143,14 @@ class FactsTransaction:
         """Append to the journal."""
         self.lines += lines
 
+    def note(self, key: str) -> str | None:
+        """Read a text of the set: no operation that is explored may need one."""
+        raise AssertionError(key)
+
+    def write_note(self, key: str, text: str | None) -> None:
+        """Write a text of the set: no operation that is explored may need one."""
+        raise AssertionError(f"{key}: {text}")
+
 
 class BlindTransaction(FactsTransaction):
     """What no store may be: it lets a leader write over rows as the leader saw them, without comparing."""

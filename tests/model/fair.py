@@ -10,7 +10,7 @@ from tests.model.people import Person
 from tests.model.world import ANSWER, BEAT, REGISTRATION, WELCOME, Universe, World
 
 from poise.hold.holding import Phase, Piece
-from poise.jobs.coordinator import plan_snapshot
+from poise.jobs.snapshots import plan_snapshot
 from poise.model.ownership import LeaderRow, OwnerState, Row
 from poise.move import executor
 from poise.move.executor import Snapshot
@@ -21,14 +21,13 @@ ROUNDS_MAX = 25
 class FairSchedule:
     """Runs worlds on until they settle, and remembers how long each takes.
 
-    A stubborn process never ends its work by itself: it is asked in vain, and stops only when it fences itself.
+    A stubborn process never ends its work by itself: it is asked in vain, and stops only what it must stop at once.
     """
 
-    def __init__(self, universe: Universe, *, stubborn: bool, counts_finishing: bool = False) -> None:
-        """Stand over a universe; counting what is finishing forgives work whose request was taken back."""
+    def __init__(self, universe: Universe, *, stubborn: bool) -> None:
+        """Stand over a universe."""
         self._universe = universe
         self._stubborn = stubborn
-        self._counts_finishing = counts_finishing
         self._rounds: dict[World, int] = {}
         self._planned = cache(self._plan)
         self._worked = cache(self._work)
@@ -77,8 +76,7 @@ class FairSchedule:
             person = universe.persons.values[number]
             if person.state == "registering":
                 done = universe.register(world.store, who)
-                born = universe.persons.place(people.born(person.name, f"p{who}", done.answer))
-                world = turns.with_person(world._replace(store=done.store), who, born)
+                world = turns.with_person(world._replace(store=done.store), who, universe.born(who, done.answer))
             if turns.speaks(universe.persons.values[world.people[who]]):
                 world = self._beat(world, who)
         return world
@@ -123,8 +121,6 @@ class FairSchedule:
         working = _working(row.id, persons)
         if row.state is not OwnerState.ASSIGNED or [piece.epoch for piece in working] != [row.epoch]:
             return False
-        if working[0].phase is Phase.FINISHING:
-            return self._counts_finishing
         return row.confirmed and working[0].phase is Phase.ACTING
 
     def _is_able(self, facts: Facts, persons: list[Person]) -> bool:

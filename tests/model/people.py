@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Literal
 
 import msgspec
 from tests.model.facts import MARK, NOW, OLDEST, replace
 
 from poise.hold import holding as hold
-from poise.hold import leaving
 from poise.hold.holding import Holding, Phase, Piece, Start
 from poise.model.ownership import Heartbeat, Reply
 
@@ -16,6 +16,7 @@ LEAVINGS: tuple[Literal["stop", "restart"], ...] = ("stop", "restart")
 BUSY = (Phase.ACTING, Phase.FINISHING, Phase.STOPPING)
 CLOCK_ERROR_S = 1.0  # A process may notice the end of its time this late. Time to stop: until the next tick.
 MARGIN_S = 1.0
+RELEASE_S = 1.0  # How long work of a member that leaves has to end.
 
 
 class Person(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,9 +42,9 @@ class Person(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(item for item, piece in pieces if piece.phase in BUSY and item not in self.excused)
 
 
-def born(name: str, process: str, incarnation: int) -> Person:
-    """Make a process that has heard of its registration."""
-    new = Holding(process=process, incarnation=incarnation, margin_s=MARGIN_S)
+def born(name: str, process: str, incarnation: int, *, revoke: bool = True) -> Person:
+    """Make a process that has heard of its registration, and of the policy of its set."""
+    new = Holding(process=process, incarnation=incarnation, margin_s=MARGIN_S, revoke=revoke)
     return _keep(Person(name=name, state="live"), replace(new, seq=MARK, used_seq=OLDEST))
 
 
@@ -64,7 +65,7 @@ def hear(person: Person, reply: Reply, sent_at_s: float) -> Person:
 
 def leave(person: Person, why: Literal["stop", "restart"]) -> Person:
     """Begin to leave: all work is to end."""
-    after, _ = leaving.leave(person.knows())
+    after, _ = hold.leave(person.knows(), NOW + RELEASE_S)
     return _keep(replace(person, leaving=why), after)
 
 
@@ -97,7 +98,10 @@ def tick(person: Person) -> Person:
     """Let a tick pass: what was being stopped has stopped, and what has run out is stopped."""
     if person.holding is None:
         return person
-    pieces = {item: replace(piece, until_s=piece.until_s - 1) for item, piece in person.holding.pieces.items()}
+    pieces = {
+        item: replace(piece, until_s=piece.until_s - 1, finish_by_s=piece.finish_by_s - 1)
+        for item, piece in person.holding.pieces.items()
+    }
     older = _keep(person, replace(person.holding, pieces=pieces))
     if person.paused:
         return older
@@ -118,5 +122,9 @@ def _keep(person: Person, holding: Holding) -> Person:
 
 
 def _normal_piece(piece: Piece) -> Piece:
-    timed = piece.phase in (Phase.ACTING, Phase.FINISHING)
-    return replace(piece, until_s=max(piece.until_s, NOW - CLOCK_ERROR_S) if timed else 0.0)
+    timed, over_s = piece.phase in (Phase.ACTING, Phase.FINISHING), NOW - CLOCK_ERROR_S
+    return replace(
+        piece,
+        until_s=max(piece.until_s, over_s) if timed else 0.0,
+        finish_by_s=max(piece.finish_by_s, over_s) if piece.phase is Phase.FINISHING else inf,
+    )

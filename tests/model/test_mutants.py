@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from math import inf
 
 import pytest
 from tests.model.explore import Exploration, explore
@@ -13,7 +14,7 @@ from tests.model.world import Scene, Universe
 
 from poise.decide.partition_values import Step
 from poise.hold import holding as hold
-from poise.hold.holding import Holding, Order
+from poise.hold.holding import Holding, Order, Piece
 from poise.model.ownership import (
     RELEASING,
     Heartbeat,
@@ -45,9 +46,7 @@ def search(scene: Scene, *, fair: bool = False, states_max: int = STATES_MAX) ->
     universe = Universe(scene)
     if not fair:
         return explore(universe, states_max=states_max)
-    return explore(
-        universe, states_max=states_max, judge=FairSchedule(universe, stubborn=True, counts_finishing=True).judge
-    )
+    return explore(universe, states_max=states_max, judge=FairSchedule(universe, stubborn=True).judge)
 
 
 def expect(law: str, found: Exploration) -> None:
@@ -154,6 +153,26 @@ def test_a_deadline_rewritten_each_pass(monkeypatch: Patch) -> None:
 
     monkeypatch.setattr(executor, "apply_plan", apply)
     expect("not settled", search(replace(PAIR, follows_table=False), fair=True))
+
+
+def test_a_request_that_is_taken_back_and_nobody_minds_its_deadline(monkeypatch: Patch) -> None:
+    original = hold._finishing
+
+    def finish(item: str, piece: Piece, _finish_by_s: float) -> tuple[Piece, Order]:
+        return original(item, piece, inf)
+
+    monkeypatch.setattr(hold, "_finishing", finish)
+    expect("not settled", search(PAIR, fair=True))
+
+
+def test_a_member_that_leaves_and_never_ends_its_work(monkeypatch: Patch) -> None:
+    original = hold.leave
+
+    def leave(holding: Holding, _finish_by_s: float) -> tuple[Holding, list[Order]]:
+        return original(holding, inf)
+
+    monkeypatch.setattr(hold, "leave", leave)
+    expect("not settled", search(replace(PAIR, faults={"leave": 1}), fair=True))
 
 
 def test_absence_read_as_release(monkeypatch: Patch) -> None:

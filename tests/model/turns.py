@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.model import people
 from tests.model.facts import MARK, OLDEST, counter
 from tests.model.people import Person
 from tests.model.world import (
@@ -196,8 +195,7 @@ def deliver(universe: Universe, world: World, message: Message) -> Iterator[Next
     person = universe.persons.values[world.people[who]]
     name = f"{person.name} (p{who})"
     if kind == WELCOME and person.state == "registering":
-        born = universe.persons.place(people.born(person.name, f"p{who}", words))
-        yield Next(f"{name} is registered", with_person(world, who, born))
+        yield Next(f"{name} is registered", with_person(world, who, universe.born(who, words)))
     elif kind == ANSWER and person.state == "live" and not person.paused:
         heard = universe.heard(world.people[who], words, seq)
         yield Next(f"{name} hears an answer: {universe.spelled(words)}", with_person(world, who, heard))

@@ -26,7 +26,7 @@ from tests.model.facts import (
     replace,
     shifted,
 )
-from tests.model.people import Person
+from tests.model.people import CLOCK_ERROR_S, Person
 
 from poise.decide.partition_values import Step, StepKind
 from poise.errors import Conflict
@@ -146,6 +146,11 @@ class Universe:
         """Name a process."""
         return self.scene.names[who], f"p{who}"
 
+    def born(self, who: int, incarnation: int) -> int:
+        """Make a process that has heard of its registration."""
+        name, process = self.identity(who)
+        return self.persons.place(people.born(name, process, incarnation, revoke=self.scene.terms.revoke))
+
     def start(self) -> World:
         """Begin with a set whose items nobody holds, and processes that have registered."""
         scene = self.scene
@@ -157,12 +162,12 @@ class Universe:
         persons = []
         for who, name in enumerate(scene.names):
             if who in scene.unborn:
-                persons.append(Person(name=name))
+                persons.append(self.persons.place(Person(name=name)))
             else:
                 store = self.register(store, who).store
-                persons.append(people.born(name, f"p{who}", 1))
+                persons.append(self.born(who, 1))
         budget = tuple(scene.faults.get(fault, 0) for fault in FAULTS)
-        return World(store, tuple(map(self.persons.place, persons)), (), None, -1, budget, (0,) * scene.items)
+        return World(store, tuple(persons), (), None, -1, budget, (0,) * scene.items)
 
     # Operations on the store
 
@@ -297,7 +302,10 @@ class Universe:
         if not isinstance(answer, Reply):
             return payload
         granted = tuple(replace(each, lease_s=max(0.0, each.lease_s - by)) for each in answer.granted)
-        release = tuple(replace(each, lease_s=max(0.0, each.lease_s - by), deadline_s=0.0) for each in answer.release)
+        release = tuple(
+            replace(each, lease_s=max(0.0, each.lease_s - by), deadline_s=max(-CLOCK_ERROR_S, each.deadline_s - by))
+            for each in answer.release
+        )
         return self.words.place(replace(answer, granted=granted, release=release))
 
     def _tick_messages(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:

@@ -191,8 +191,12 @@ def test_leaving_to_restart_means_nothing_without_a_grace_for_it() -> None:
     assert say(Hold("0", 5, Word.RELEASED), said=replace(SAID, leaving="restart"), job=job).rows["0"].target is None
 
 
-def test_an_item_that_the_store_does_not_know_is_passed_over() -> None:
-    assert say(Hold("8", 1, Word.HELD)).ahead is None
+def test_an_item_that_was_buried_is_passed_over_and_one_that_was_never_there_tells_that_commits_were_lost() -> None:
+    said = replace(SAID, holds=(Hold("8", 3, Word.HELD),))
+    members, rows = {"a": A, "b": B}, {"0": HELD}
+    assert beat(JOB, members, rows, "a", said, NOW, {"8": 3}).ahead is None
+    assert beat(JOB, members, rows, "a", said, NOW, {"8": 2}).ahead == 0
+    assert beat(JOB, members, rows, "a", said, NOW).ahead == 0
 
 
 @pytest.mark.parametrize("word", list(Word))

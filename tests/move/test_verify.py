@@ -73,7 +73,7 @@ def test_the_command_reads_what_history_prints(tmp_path: Path, capsys: pytest.Ca
     file = tmp_path / "orders.journal"
     file.write_bytes(msgspec.json.encode(SOUND))
     assert run(["verify", str(file)]) == 0
-    assert capsys.readouterr().out == "sound: 15 lines of 1 journals keep the laws\n"
+    assert capsys.readouterr().out == "sound: 15 lines of 1 journal keeps the laws\n"
     file.write_bytes(msgspec.json.encode([SOUND[0], msgspec.structs.replace(SOUND[5], number=2)]))
     assert run(["verify", str(file)]) == 1
     assert (

@@ -11,44 +11,20 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
+from tests.sim_worlds import FLEET, POOL, after
 
-from poise.documents.faults import Faults
 from poise.errors import InvalidSpec
 from poise.model.replica_division import Cluster
 from poise.sim import chance
 from poise.sim.chance import random_events
 from poise.sim.events import (
     VERBS,
-    Event,
     say,
     verb_of,
 )
 from poise.sim.replay import check_events
-from poise.sim.worlds import FleetWorld, ItemWorld, Member, World, happen
-
-POOL = ItemWorld(
-    "TargetPool",
-    "core",
-    {"pod-0": Member(), "pod-1": Member(), "pod-2": Member(draining=True)},
-    dict.fromkeys(["router1", "router2", "router3"]),
-    joins_as=Member(capacity=40),
-)
-SET = ItemWorld("PartitionSet", "orders", {"n1": Member()}, dict.fromkeys("012"), numbered=True)
-FLEET = FleetWorld(
-    "ReplicaDivision",
-    "shop",
-    {"east": Cluster("east", weight=2), "west": Cluster("west")},
-    {"cart": 7, "mail": 3},
-    draining=frozenset({"west"}),
-)
-
-
-def after(world: World, *events: Event) -> World:
-    faults = Faults("")
-    for event in events:
-        world = happen(world, event, faults)
-    faults.raise_any()
-    return world
+from poise.sim.worlds import FleetWorld, ItemWorld, Member, World
 
 
 def worlds() -> st.SearchStrategy[World]:
@@ -80,7 +56,7 @@ def worlds() -> st.SearchStrategy[World]:
     return st.one_of(pools, fleets)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(worlds(), st.integers(0, 2**63 - 1))
 def test_drawn_events_always_fit_and_the_world_stays_in_its_bounds(world: World, seed: int) -> None:
     start = len(world.live())
@@ -92,7 +68,7 @@ def test_drawn_events_always_fit_and_the_world_stays_in_its_bounds(world: World,
         assert world.live() or start < 2
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(worlds(), st.integers(0, 1000))
 def test_drawn_events_do_not_depend_on_the_order_of_the_document(world: World, seed: int) -> None:
     if isinstance(world, FleetWorld):

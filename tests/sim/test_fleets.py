@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from poise.decide.divide import divide
 from poise.decide.fleet import divide_fleet
@@ -124,14 +125,14 @@ def moved(before: Mapping[str, int], after: Mapping[str, int]) -> int:
     return min(up, down)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(fleet_runs())
 def test_dividing_only_what_an_event_touches_changes_nothing(run: tuple[FleetWorld, list[Event]]) -> None:
     world, events = run
     assert differences(world, events[:6]) == []
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(fleet_runs())
 def test_single_divisions_move_the_fewest_replicas(run: tuple[FleetWorld, list[Event]]) -> None:
     world, events = run
@@ -141,7 +142,7 @@ def test_single_divisions_move_the_fewest_replicas(run: tuple[FleetWorld, list[E
     assert all(tick.moves >= tick.moves_min for track in tracks.values() for tick in track.ticks)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(
     st.integers(0, 12),
     st.dictionaries(st.sampled_from("abcd"), st.integers(0, 4), min_size=1),

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from poise.decide.balance import rebalance
 from poise.decide.ring import plan_ring
@@ -56,7 +57,7 @@ def item_runs(draw: st.DrawFn) -> tuple[ItemWorld, list[Event]]:
     return world, list(random_events(world, draw(st.integers(0, 25)), draw(st.integers(0, 10**6))))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(item_runs())
 def test_sticky_moves_the_fewest_and_ring_touches_no_innocent(run: tuple[ItemWorld, list[Event]]) -> None:
     assert broken_laws(replay(*run)) == []
@@ -72,7 +73,7 @@ def test_only_a_removal_makes_sticky_touch_an_innocent() -> None:
     assert (tick.moves, tick.moves_min, tick.innocent, tick.spread) == (1, 1, 1, 1)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(item_runs(), st.data())
 def test_sticky_moves_the_fewest_with_weights_and_capacities(
     run: tuple[ItemWorld, list[Event]], data: st.DataObject
@@ -87,7 +88,7 @@ def test_sticky_moves_the_fewest_with_weights_and_capacities(
         assert tick.error < 1
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(item_runs())
 def test_the_fewest_moves_are_those_of_a_plan_from_the_policys_own_state(run: tuple[ItemWorld, list[Event]]) -> None:
     world, events = run
@@ -107,7 +108,7 @@ def test_the_fewest_moves_are_those_of_a_plan_from_the_policys_own_state(run: tu
             held = plan.assignment
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(item_runs(), st.integers(1, 3))
 def test_the_ring_is_that_of_the_planner(run: tuple[ItemWorld, list[Event]], weight: int) -> None:
     world, events = run
@@ -131,7 +132,7 @@ def test_modulo_moves_most() -> None:
     assert broken_laws(played) == []
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(item_runs())
 def test_every_policy_sees_the_same_world(run: tuple[ItemWorld, list[Event]]) -> None:
     together = replay(*run)

@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from poise.model.replica_division import Cluster
 from poise.sim import svg
@@ -206,7 +207,7 @@ def test_an_axis_of_powers_of_ten_has_a_place_for_zero() -> None:
     assert axis.y(0) - axis.y(1) > axis.y(1) - axis.y(2)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.integers(-500, 100_000), min_size=1, max_size=40), st.booleans())
 def test_an_axis_holds_all_its_values_in_order(values: list[int], log: bool) -> None:
     axis = log_scale([abs(value) for value in values], 150) if log else scale(values, 150)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from tests.sim_worlds import FLEET, POOL, SET, after
 
-from poise.documents.faults import Faults
 from poise.errors import InvalidSpec
 from poise.model.replica_division import Cluster
 from poise.sim.events import (
@@ -19,31 +19,7 @@ from poise.sim.events import (
     Scale,
 )
 from poise.sim.replay import check_events
-from poise.sim.worlds import FleetWorld, ItemWorld, Member, World, happen, new_names
-
-POOL = ItemWorld(
-    "TargetPool",
-    "core",
-    {"pod-0": Member(), "pod-1": Member(), "pod-2": Member(draining=True)},
-    dict.fromkeys(["router1", "router2", "router3"]),
-    joins_as=Member(capacity=40),
-)
-SET = ItemWorld("PartitionSet", "orders", {"n1": Member()}, dict.fromkeys("012"), numbered=True)
-FLEET = FleetWorld(
-    "ReplicaDivision",
-    "shop",
-    {"east": Cluster("east", weight=2), "west": Cluster("west")},
-    {"cart": 7, "mail": 3},
-    draining=frozenset({"west"}),
-)
-
-
-def after(world: World, *events: Event) -> World:
-    faults = Faults("")
-    for event in events:
-        world = happen(world, event, faults)
-    faults.raise_any()
-    return world
+from poise.sim.worlds import FleetWorld, ItemWorld, Member, World, new_names
 
 
 def misfit(world: World, event: Event) -> str:

@@ -9,8 +9,9 @@ import pytest
 from tests.postgres_server import running_server
 from tests.store_places import do, make_set
 
+from poise.clock import boot_s
 from poise.errors import InvalidSpec
-from poise.stores.boot import boot_clock_s, this_machine
+from poise.stores.boot import this_machine
 from poise.stores.memory import MemoryStore
 from poise.stores.open import open_store
 from poise.stores.postgres import PostgresStore
@@ -45,7 +46,7 @@ def test_memory_is_new_every_time_and_has_the_boot_clock() -> None:
     assert isinstance(first, MemoryStore)
     make_set(first)
     assert second.sets() == []
-    assert abs(boot_clock_s() - do(first, lambda tx: tx.now_s)) < 5.0
+    assert abs(boot_s() - do(first, lambda tx: tx.now_s)) < 5.0
 
 
 @pytest.mark.parametrize(

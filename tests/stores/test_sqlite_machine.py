@@ -10,10 +10,10 @@ import msgspec
 import pytest
 from tests.store_places import do, machine, make_set, owned, put, used
 
+from poise.clock import boot_s
 from poise.errors import InvalidSpec, Unavailable
 from poise.model.ownership import LeaderRow, MemberRow, OwnerState, Row, SetRow, Terms
 from poise.stores.base import Transaction
-from poise.stores.boot import boot_clock_s
 from poise.stores.sqlite import SqliteStore
 
 replace = msgspec.structs.replace
@@ -26,8 +26,8 @@ def path(tmp_path: Path) -> Path:
 
 def test_store_time_is_the_boot_clock(path: Path) -> None:
     store = SqliteStore(path)
-    before_s = boot_clock_s()
-    assert before_s <= do(store, lambda tx: tx.now_s) <= boot_clock_s()
+    before_s = boot_s()
+    assert before_s <= do(store, lambda tx: tx.now_s) <= boot_s()
     store.close()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -33,6 +34,32 @@ at_option = click.option(
     metavar="TIME",
     help="Judge windows and cooldowns at this time, such as 2026-11-15T02:00:00Z.  [default: now]",
 )
+_JOB = re.compile(r"[A-Za-z0-9-]+(/[A-Za-z0-9-]+)?")  # Looks like a job, and not like a file.
+SERVER = "http://127.0.0.1:7878"  # Where `poise up` answers if it is not told otherwise.
+
+
+def server_option(does: str = "Ask this server", default: str | None = None) -> Callable[[_Verb], _Verb]:
+    """Take the address of a server as an option, or from the environment."""
+    return click.option(
+        "--server",
+        metavar="URL",
+        envvar="POISE_SERVER",
+        default=default,
+        help=f"{does}; or set POISE_SERVER." + (f"  [default: {default}]" if default else ""),
+    )
+
+
+def said_server() -> bool:
+    """Say whether the server was named on the command line, not only in the environment."""
+    source = click.get_current_context().get_parameter_source("server")
+    return source is click.core.ParameterSource.COMMANDLINE
+
+
+def asks_server(arguments: Sequence[str]) -> bool:
+    """Say whether arguments name jobs of a server: where only the environment names it, a file is still a file."""
+    return said_server() or not any(name == "-" or Path(name).is_file() for name in arguments)
+
+
 only_option = click.option("--only", metavar="NAME", help="Only the document of this name (or KIND/NAME).")
 
 
@@ -76,11 +103,16 @@ def read_bytes(name: str) -> bytes:
         with Path(name).open("rb") as file:
             return file.read(BYTES_MAX + 1)
     except OSError as error:
-        raise InvalidSpec(Fault("", f"cannot be read: {error.strerror}", name)) from None
+        is_file = not isinstance(error, FileNotFoundError) or _JOB.fullmatch(name) is None
+        hint = "" if is_file else " (a job of a server? name it with --server URL or POISE_SERVER)"
+        raise InvalidSpec(Fault("", f"cannot be read: {error.strerror}{hint}", name)) from None
 
 
-def read_documents(files: Sequence[str]) -> list[Document]:
-    """Read all documents of all files; every fault of every file is reported at once."""
+def read_documents(files: Sequence[str], *, with_targets: bool = True) -> list[Document]:
+    """Read all documents of all files; every fault of every file is reported at once.
+
+    Without `with_targets` a pool's file of targets is left to the server, which watches it.
+    """
     from poise.documents import load
 
     if not files:
@@ -90,7 +122,7 @@ def read_documents(files: Sequence[str]) -> list[Document]:
     for name in files:
         try:
             loaded = load(read_bytes(name), "standard input" if name == "-" else name)
-            documents += [_with_targets(document, name) for document in loaded]
+            documents += [_with_targets(document, name) for document in loaded] if with_targets else loaded
         except InvalidSpec as error:
             faults += error.faults
     if faults:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from poise.cli.common import (
     Output,
+    asks_server,
     at_option,
     choose,
     emit,
@@ -14,8 +17,14 @@ from poise.cli.common import (
     only_option,
     output_option,
     read_documents,
+    server_option,
     what_if_options,
 )
+
+if TYPE_CHECKING:
+    from poise.decide.explain import Explanation
+    from poise.jobs.entries import Told
+    from poise.jobs.what_if import WhatIf
 
 
 @click.command(
@@ -23,27 +32,66 @@ from poise.cli.common import (
 Examples:
   poise explain routers.yaml router5
   poise explain shop.yaml cart                  a workload: its quota, and who got the extra replica
-  poise explain routers.yaml router5 --drain gnmic-1"""
+  poise explain routers.yaml router5 --drain gnmic-1
+  poise explain orders 12 --server http://127.0.0.1:7878        a job of a server, as it is now"""
 )
 @click.argument("file", type=click.Path(allow_dash=True))
 @click.argument("item")
 @only_option
+@server_option("Explain a job of this server, named in the place of FILE")
 @what_if_options
 @at_option
 @output_option
-def explain(file: str, item: str, only: str | None, at: str | None, output: Output, **flags: tuple[str, ...]) -> None:
+def explain(
+    file: str,
+    item: str,
+    only: str | None,
+    server: str | None,
+    at: str | None,
+    output: Output,
+    **flags: tuple[str, ...],
+) -> None:
     """Say why ITEM of the document in FILE is where the plan puts it.
 
-    ITEM is a target, an object's key, a partition's number, or a workload. FILE may be - for standard input.
+    ITEM is a target, an object's key, a partition's number, or a workload. FILE may be - for standard input. With a
+    server FILE is the NAME or KIND/NAME of a job; where only POISE_SERVER names the server, a file is still a file.
     """
     from poise.cli.render import render_explanation
-    from poise.jobs import explain_document
+
+    what_if = imagined(flags)
+    if server is not None and asks_server([file]):
+        if only:
+            raise click.UsageError("--only is for files: name the job in the place of FILE")
+        kind, name, told = _of_server(server, file, item, at, what_if)
+    else:
+        kind, name, told = _of_file(file, item, only, at, what_if)
+    if output == "table":
+        click.echo(render_explanation(kind, name, told))
+    else:
+        emit(told, output)
+
+
+def _of_file(
+    file: str, item: str, only: str | None, at: str | None, what_if: WhatIf | None
+) -> tuple[str, str, Explanation | Told]:
+    from poise.jobs.planning import explain_document
 
     documents = choose(read_documents([file]), only)
     if len(documents) != 1:
         raise click.UsageError(f"{file} has {len(documents)} documents: choose one with --only NAME")
-    told = explain_document(documents[0], item, moment(at), imagined(flags))
-    if output == "table":
-        click.echo(render_explanation(documents[0].kind, documents[0].metadata.name, told))
-    else:
-        emit(told, output)
+    told = explain_document(documents[0], item, moment(at), what_if)
+    return documents[0].kind, documents[0].metadata.name, told
+
+
+def _of_server(
+    server: str, name: str, item: str, at: str | None, what_if: WhatIf | None
+) -> tuple[str, str, Explanation | Told]:
+    """Ask a server; what-ifs and other times are explained here, of the document as the server has it."""
+    from poise.cli.remote import Server
+    from poise.jobs.planning import explain_document
+
+    with Server(server) as asked:
+        job = asked.find(name)
+        if at is None and what_if is None:
+            return job.kind, job.name, asked.explain(job, item)
+        return job.kind, job.name, explain_document(asked.document(job), item, moment(at), what_if)

@@ -8,6 +8,7 @@ import click
 
 from poise.cli.common import (
     Output,
+    asks_server,
     at_option,
     choose,
     emit,
@@ -17,11 +18,13 @@ from poise.cli.common import (
     only_option,
     output_option,
     read_documents,
+    server_option,
     what_if_options,
 )
 
 if TYPE_CHECKING:
     from poise.jobs.entries import Planned
+    from poise.jobs.what_if import WhatIf
 
 
 @click.command(
@@ -30,10 +33,12 @@ Examples:
   poise plan routers.yaml
   poise plan routers.yaml --drain gnmic-1        what would a drain move?
   poise plan shop.yaml --replicas cart=9 -o json
-  cat routers.yaml | poise plan -f -"""
+  cat routers.yaml | poise plan -f -
+  poise plan orders --drain w1 --server http://127.0.0.1:7878        a job of a server, as it is now"""
 )
 @files_argument
 @only_option
+@server_option("Plan jobs of this server, named in the place of files")
 @what_if_options
 @at_option
 @output_option
@@ -43,28 +48,63 @@ def plan(
     files: tuple[str, ...],
     more: tuple[str, ...],
     only: str | None,
+    server: str | None,
     at: str | None,
     output: Output,
     everything: bool,
     detailed_exitcode: bool,
     **flags: tuple[str, ...],
 ) -> int:
-    """Show the plan of every document in the files; nothing is changed.
+    """Show the plan of every document in the files, or of jobs of a server; nothing is changed.
 
     Every plan is checked by a second, independent implementation before it is shown. The last line of a plan is its
-    certificate: the moves made, and the fewest possible, computed from the facts alone.
+    certificate: the moves made, and the fewest possible, computed from the facts alone. With a server an argument is
+    the NAME or KIND/NAME of a job, and no argument means all of them; where only POISE_SERVER names the server, an
+    argument that is a file is that file.
     """
     from poise.cli.main import CHANGES, OK
-    from poise.jobs import plan_document
 
     what_if = imagined(flags)
-    documents = choose(read_documents([*files, *more]), only)
+    if server is not None and asks_server([*files, *more]):
+        planned = _plan_jobs(server, files, more, only, at, what_if)
+    else:
+        planned = _plan_files([*files, *more], only, at, what_if)
+    show(planned, output, everything=everything)
+    return CHANGES if detailed_exitcode and any(each.pending for each in planned) else OK
+
+
+def _plan_files(files: list[str], only: str | None, at: str | None, what_if: WhatIf | None) -> list[Planned]:
+    """Plan documents of files."""
+    from poise.jobs.planning import plan_document
+
+    documents = choose(read_documents(files), only)
     if what_if is not None and len(documents) != 1:
         raise click.UsageError(f"a what-if needs one document and there are {len(documents)}: choose with --only NAME")
     now = moment(at)
-    planned = [plan_document(document, now, what_if) for document in documents]
-    show(planned, output, everything=everything)
-    return CHANGES if detailed_exitcode and any(each.pending for each in planned) else OK
+    return [plan_document(document, now, what_if) for document in documents]
+
+
+def _plan_jobs(
+    server: str,
+    names: tuple[str, ...],
+    files: tuple[str, ...],
+    only: str | None,
+    at: str | None,
+    what_if: WhatIf | None,
+) -> list[Planned]:
+    """Plan jobs of a server, all of them where none is named; at another time they are planned here."""
+    from poise.cli.remote import Job, Server
+    from poise.jobs.planning import plan_document
+
+    if files or only:
+        raise click.UsageError("-f and --only are for files; what a server makes of one: poise apply FILE --dry-run")
+    with Server(server) as asked:
+        jobs = [asked.find(name) for name in names] or [Job(each.kind, each.name) for each in asked.jobs()]
+        if what_if is not None and len(jobs) != 1:
+            raise click.UsageError(f"a what-if needs one job and there are {len(jobs)}: name it")
+        if at is None:
+            return [asked.plan(job, what_if) for job in jobs]
+        return [plan_document(asked.document(job), moment(at), what_if) for job in jobs]
 
 
 def show(planned: list[Planned], output: Output, *, everything: bool) -> None:

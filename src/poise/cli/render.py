@@ -60,7 +60,7 @@ def render_explanation(kind: str, name: str, told: Explanation | Told) -> str:
             (str(a.rank), a.member, (a.distance or a.score)[:8], str(a.load), a.share, a.verdict)
             for a in told.alternatives
         ]
-        lines += ["", *_cut(_columns([head, *rows], indent="  "), _ROWS_MAX + 1, "alternatives"), ""]
+        lines += ["", *_cut(columns([head, *rows], indent="  "), _ROWS_MAX + 1, "alternatives"), ""]
     return "\n".join([*lines, *(f"  {what}" for what in told.would_move)])
 
 
@@ -69,7 +69,7 @@ def printable(text: str) -> str:
     return text if text.isprintable() else repr(text)[1:-1]
 
 
-def _columns(rows: Sequence[Sequence[str]], indent: str) -> list[str]:
+def columns(rows: Sequence[Sequence[str]], indent: str) -> list[str]:
     """Align columns by the widest cell of each; the last one runs free."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)] if rows else []
     return [
@@ -84,7 +84,7 @@ def _cut(lines: list[str], most: int | None, what: str) -> list[str]:
     return [*lines[:most], f"  … {len(lines) - most} more {what} (all of them: --all, or -o json)"]
 
 
-def _wrapped(head: str, cells: Iterable[str]) -> list[str]:
+def wrapped(head: str, cells: Iterable[str]) -> list[str]:
     """Fill lines with cells, the head before the first."""
     lines, line = [], head
     for cell in cells:
@@ -99,13 +99,13 @@ def _items(entry: ItemsEntry, view: ItemsView, most: int | None) -> list[str]:
     grown = f"{view.members_before} -> " if view.members_before != view.members_after else ""
     many = f"{view.noun}s" if view.members_after != 1 else view.noun
     lines = [f"{entry.kind} {entry.name}   {grown}{view.members_after} {many}   policy {view.policy}"]
-    lines += _cut(_columns([_move(move) for move in entry.moves], indent="  "), most, "moves")
+    lines += _cut(columns([_move(move) for move in entry.moves], indent="  "), most, "moves")
     lines += _unassigned(entry)
     loads = [
         _change(member, view.loads_before.get(member, 0), entry.loads.get(member, 0))
-        for member in sorted({*entry.loads, *view.loads_before}, key=_natural)
+        for member in sorted({*entry.loads, *view.loads_before}, key=natural)
     ]
-    lines += _cut(_wrapped("  load", loads), None if most is None else 12, "lines of loads") if loads else []
+    lines += _cut(wrapped("  load", loads), None if most is None else 12, "lines of loads") if loads else []
     return [*lines, _certificate(entry, view)]
 
 
@@ -156,7 +156,7 @@ def _certificate(entry: ItemsEntry, view: ItemsView) -> str:
     details = [f"{waiting} of them wait{'' if waiting > 1 else 's'}"] if waiting else []
     lost = sum(move.source is not None and entry.assignment[move.item] is None for move in ours)
     details += [f"{lost} to nowhere"] if lost else []
-    parts = [_count(moves, "move") + (f" ({', '.join(details)})" if details else "")]
+    parts = [count(moves, "move") + (f" ({', '.join(details)})" if details else "")]
     retired = len({move.item for move in entry.moves} - set(entry.assignment))
     counted = ((first, "placed first"), (under_way, "under way"), (left, "left unassigned"), (view.stays, "stay"))
     parts += [f"{number} {what}" for number, what in counted if number > 0 or what == "stay"]
@@ -165,11 +165,11 @@ def _certificate(entry: ItemsEntry, view: ItemsView) -> str:
     return f"Plan: {', '.join(parts)}." + paint(proof, "green" if moves == entry.certificate.moves_min else "yellow")
 
 
-def _count(number: int, noun: str) -> str:
+def count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def _natural(name: str) -> tuple[tuple[int, int | str], ...]:
+def natural(name: str) -> tuple[tuple[int, int | str], ...]:
     """Sort pod-2 before pod-10."""
     parts: list[tuple[int, int | str]] = []
     digits = ""
@@ -185,38 +185,38 @@ def _natural(name: str) -> tuple[tuple[int, int | str], ...]:
 
 
 def _division(entry: DivisionEntry, most: int | None) -> list[str]:
-    clusters, fleet = sorted(entry.totals, key=_natural), entry.divisions
-    workloads = _count(len(fleet), "workload")
-    lines = [f"{entry.kind} {entry.name}   {_count(len(clusters), 'cluster')}   {workloads}"]
+    clusters, fleet = sorted(entry.totals, key=natural), entry.divisions
+    workloads = count(len(fleet), "workload")
+    lines = [f"{entry.kind} {entry.name}   {count(len(clusters), 'cluster')}   {workloads}"]
     rows = [["", *map(printable, clusters), ""]]
     for name, each in fleet.items():
         shares = [f"{each.replicas.get(cluster, 0)} of {each.quota.get(cluster, '0')}" for cluster in clusters]
         what = "kept" if each.kept else "new" if each.reason.startswith(_NEW) else f"{each.moved} moved"
         unplaced = f", {each.unplaced} unplaced" if each.unplaced else ""
         rows.append([printable(name), *shares, f"{what}{unplaced}: {each.reason}"])
-    table = _columns(rows, indent="  ")
+    table = columns(rows, indent="  ")
     lines += [*table[:1], *_cut(table[1:], most, "workloads")]
     totals = [f"{printable(name)} {total.replicas} of {total.exact}" for name, total in sorted(entry.totals.items())]
-    lines += _wrapped("  total", totals)
+    lines += wrapped("  total", totals)
     error = max((abs(total.replicas - Fraction(total.exact)) for total in entry.totals.values()), default=Fraction(0))
     moved, kept = sum(each.moved for each in fleet.values()), sum(each.kept for each in fleet.values())
     nowhere = sum(each.unplaced for each in fleet.values())
-    parts = [f"{_count(moved, 'replica')} moved", *([f"{nowhere} unplaced"] if nowhere else [])]
+    parts = [f"{count(moved, 'replica')} moved", *([f"{nowhere} unplaced"] if nowhere else [])]
     parts.append(f"{kept} of {len(fleet)} workloads kept")
     return [*lines, f"Plan: {', '.join(parts)}. Largest error of a total: {error}."]
 
 
 def _capacity(entry: CapacityEntry, most: int | None) -> list[str]:
-    lines = [f"{entry.kind} {entry.name}   {_count(len(entry.workloads), 'workload')}"]
+    lines = [f"{entry.kind} {entry.name}   {count(len(entry.workloads), 'workload')}"]
     rows = [(printable(name), *_split(each)) for name, each in entry.workloads.items()]
-    lines += _cut(_columns(rows, indent="  "), most, "workloads")
+    lines += _cut(columns(rows, indent="  "), most, "workloads")
     due = sum(each.action != "none" for each in entry.workloads.values())
     waiting = sum(each.waits is not None for each in entry.workloads.values())
-    return [*lines, f"Plan: {_count(due, 'workload')} to act on, {waiting} of them wait{'s' if waiting == 1 else ''}."]
+    return [*lines, f"Plan: {count(due, 'workload')} to act on, {waiting} of them wait{'s' if waiting == 1 else ''}."]
 
 
 def _split(each: SplitEntry) -> tuple[str, str, str]:
-    action = each.action if each.action == "none" else f"{each.action} ({_count(each.steps, 'step')})"
+    action = each.action if each.action == "none" else f"{each.action} ({count(each.steps, 'step')})"
     why = each.reason + (f"; waits: {_waits(each.waits)}" if each.waits else "")
     return _sides(each.current, each.desired), action, why
 

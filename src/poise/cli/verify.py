@@ -32,7 +32,8 @@ def verify(journal: str) -> int:
             click.echo(f"broken: {broken}")
             return FAILED
     count = sum(len(lines) for lines in journals)
-    click.echo(f"sound: {count} lines of {len(journals)} journals keep the laws")
+    what = "1 journal keeps" if len(journals) == 1 else f"{len(journals)} journals keep"
+    click.echo(f"sound: {count} lines of {what} the laws")
     return OK
 
 
@@ -59,7 +60,7 @@ def _of_store(url: str) -> list[list[Line]]:
     from poise.stores.open import open_store
     from poise.stores.reading import read_journal
 
-    store = open_store(url)
+    store = open_store(url, make=False)
     try:
         return [list(read_journal(store, name)) for name in store.sets()]
     finally:

@@ -6,9 +6,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from heapq import heapify, heappop, heappush
 
-from poise.decide.partition_facts import RELEASING, Facts, is_barred
-from poise.decide.partition_values import RETIREMENT, MoveBudgets, Partition, PartitionState
+from poise.decide.partition_facts import Facts, is_barred
+from poise.decide.partition_values import MoveBudgets, Partition, PartitionState
 from poise.decide.shares import Shares, fair_shares
+from poise.model.ownership import RELEASING, RETIREMENT
 
 Rows = list[Partition]
 
@@ -44,16 +45,18 @@ class Standing:
         return self.firm(node) + len(self.coming[node]) + len(self.returning[node])
 
     def _sort(self, facts: Facts, row: Partition) -> None:
+        lost = facts.is_lost(row)
+        if row.owner is not None and not lost and row.state == PartitionState.ASSIGNED:
+            self.held[row.owner].append(row)
+            return
         aim = facts.aim(row)
         if row.owner is None:
             place = self.coming[aim] if aim else self.awaited if facts.is_awaited(row) else self.fresh
             place.append(row)
-        elif facts.is_lost(row):
+        elif lost:
             self.lost.append(row)
             if aim is not None:
                 self.returning[aim].append(row)
-        elif row.state == PartitionState.ASSIGNED:
-            self.held[row.owner].append(row)
         elif aim is not None:
             self.reserved[aim].append(row)
         else:

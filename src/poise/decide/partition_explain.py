@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fractions import Fraction
 
-from poise.decide.partition_facts import RELEASING, Facts, is_barred, read_facts, seconds
+from poise.decide.partition_facts import Facts, is_barred, read_facts, seconds
 from poise.decide.partition_values import (
     Node,
     Partition,
@@ -18,6 +18,7 @@ from poise.decide.partition_values import (
 from poise.decide.partitions import plan_partitions
 from poise.decide.scores import score
 from poise.errors import invalid
+from poise.model.ownership import RELEASING
 
 _SHOWN_MAX = 3  # So many alternatives are named; the others are only counted.
 _MEANS = {

@@ -10,8 +10,6 @@ import msgspec
 
 from poise.decide.partition_values import (
     OFFERS_MAX,
-    RESTART,
-    RETIREMENT,
     MoveBudgets,
     Node,
     NodeState,
@@ -22,11 +20,11 @@ from poise.decide.partition_values import (
 )
 from poise.errors import invalid
 from poise.inputs import is_utf8, unique_names, whole
+from poise.model.ownership import RELEASING, RESTART, RETIREMENT
 
 PARTITIONS_MAX = 100_000
 _LARGEST = 10**12  # Seconds, and items owed: far beyond what is real, and exact in a float.
 _STATES, _NODE_STATES, _TIMEOUTS = set(PartitionState), set(NodeState), set(ReleaseTimeout)
-RELEASING = (PartitionState.REQUESTED_RELEASE, PartitionState.PENDING_RELEASE)
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -73,7 +71,12 @@ class Facts(msgspec.Struct, frozen=True):
         """Say whether a row has an owner that will not renew it: it only waits for the end of lease and grace."""
         if row.owner is None:
             return False
-        return self.is_gone(row.owner) or self.is_superseded(row) or self.now_s >= self.lease_end_s(row)
+        node = self.nodes.get(row.owner)
+        if node is None or node.state == NodeState.GONE:
+            return True
+        if row.owner_incarnation is not None and row.owner_incarnation < node.incarnation:
+            return True
+        return self.now_s >= (self.lease_end_s(row) if row.lease_until_s is None else row.lease_until_s)
 
     def is_due(self, row: Partition) -> bool:
         """Judge T7's guard: now >= lease_until + grace."""
@@ -132,12 +135,39 @@ def _numbered(partitions: Iterable[Partition]) -> dict[int, Partition]:
     rows: dict[int, Partition] = {}
     places: dict[int, int] = {}
     for position, row in enumerate(partitions):
-        _check_row(f"$.partitions[{position}]", row)
+        if not _is_plain(row):
+            _check_row(f"$.partitions[{position}]", row)
         number = int(row.id)
         if number in rows:
             raise invalid(f"$.partitions[{position}].id", f"duplicate of [{places[number]}]")
         rows[number], places[number] = row, position
     return rows
+
+
+def _is_plain(row: Partition) -> bool:
+    """Pass at once what most rows are: held, with everything as a store writes it. Any other row is looked at closely.
+
+    Ten thousand rows are checked in every cycle, so this is where a plan's time would go.
+    """
+    return (
+        type(row) is Partition
+        and row.state is PartitionState.ASSIGNED
+        and type(row.id) is type(row.owner) is str
+        and row.owner != ""
+        and row.id.isascii()
+        and row.id.isdigit()
+        and len(row.id) < 10
+        and (row.id[0] != "0" or row.id == "0")
+        and row.target is None
+        and type(row.epoch) is type(row.owner_incarnation) is int
+        and row.epoch >= 0
+        and row.owner_incarnation >= 0
+        and type(row.lease_until_s) is float
+        and abs(row.lease_until_s) <= _LARGEST
+        and row.deadline_s is None
+        and type(row.offers) is dict
+        and not row.offers
+    )
 
 
 def _check_row(path: str, row: Partition) -> None:

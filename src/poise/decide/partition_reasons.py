@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from poise.decide.partition_board import Standing
-from poise.decide.partition_facts import RELEASING, Facts, is_barred, seconds
+from poise.decide.partition_facts import Facts, is_barred, seconds
 from poise.decide.partition_values import OFFERS_MAX, Partition, ReleaseTimeout
+from poise.model.ownership import RELEASING
 
 
 def unowned(facts: Facts, standing: Standing, ends: dict[str, str | None]) -> dict[str, str]:

@@ -8,19 +8,12 @@ from fractions import Fraction
 import msgspec
 
 from poise.decide.plan import Certificate
+from poise.model.ownership import OwnerState
 
-RESTART = "restart"  # The reason of a row whose node promised to come back: it waits for it until its deadline.
-RETIREMENT = "retire"  # The reason of a row that was asked to release because the count shrank below its number.
 OFFERS_MAX = 3  # Offered so often to one node and never confirmed, a partition is not offered to that node again.
 
 
-class PartitionState(StrEnum):
-    """Who may work on a partition."""
-
-    UNASSIGNED = "Unassigned"
-    ASSIGNED = "Assigned"
-    REQUESTED_RELEASE = "RequestedRelease"
-    PENDING_RELEASE = "PendingRelease"
+PartitionState = OwnerState
 
 
 class NodeState(StrEnum):

@@ -13,7 +13,7 @@ from heapq import heapify, heappop, heappush
 
 from poise.decide.balance import fewest_releases
 from poise.decide.partition_board import Flights, Rows, Standing, Takers, choose_quotas, share_out
-from poise.decide.partition_facts import RELEASING, Facts, read_facts
+from poise.decide.partition_facts import Facts, read_facts
 from poise.decide.partition_reasons import barring, loss, notices, unowned
 from poise.decide.partition_values import (
     Node,
@@ -28,6 +28,7 @@ from poise.decide.partition_values import (
 )
 from poise.decide.plan import Certificate, spread
 from poise.decide.scores import score
+from poise.model.ownership import RELEASING
 
 
 def plan_partitions(
@@ -295,7 +296,8 @@ class _Planning:
     def result(self) -> PartitionPlan:
         """Put the plan together, with its proof."""
         facts = self.facts
-        gone = sum(facts.is_gone(row.owner) for row in facts.rows)
+        owners = Counter(row.owner for row in facts.rows)
+        gone = sum(count for owner, count in owners.items() if facts.is_gone(owner))
         drained = sum(len(self.standing.held[name]) for name in self.draining)
         needed = fewest_releases([self.standing.firm(name) for name in facts.active], self.shares)
         ends = Counter(self.ends.values())

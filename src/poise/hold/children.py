@@ -14,8 +14,7 @@ from typing import Self
 
 import msgspec
 
-from poise.errors import PoiseError
-from poise.hold.boottime import boot_s
+from poise.clock import boot_s
 from poise.hold.watchdog import Begin, Begun, Emptied, Event, Quit, Renew, Rules, adopt_orphans, signal_group
 
 RESTART_S = 0.5  # The pause before a child that ended by itself is started again; it doubles.
@@ -24,10 +23,6 @@ STEADY_S = 10.0  # A child that ran so long starts with the shortest pause again
 LAST_LOOK_S = 0.02
 
 _log = logging.getLogger("poise.children")
-
-
-class WatchdogGone(PoiseError):
-    """The watchdog has ended. Its children are ended too, and so must be this worker."""
 
 
 class _Child:

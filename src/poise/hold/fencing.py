@@ -13,22 +13,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
-from poise.errors import Conflict, invalid
+from poise.errors import Fenced, invalid
 
 HEADER = "Poise-Epoch"
 EPOCH_MAX = 2**63 - 1
 # Runs one statement on the open transaction and gives its first row: lambda sql, args: db.execute(sql, args).fetchone()
 Ask = Callable[[str, tuple[str | int, ...]], Sequence[object] | None]
 _TABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-
-
-class Fenced(Conflict):
-    """The sink has seen a larger epoch: somebody else owns the item by now. Stop; never try this write again."""
-
-    def __init__(self, item: str, epoch: int, seen: int) -> None:
-        """Carry what was tried, and what the sink has seen."""
-        super().__init__(f"item {item}: epoch {epoch} is over, {seen} has begun")
-        self.item, self.epoch, self.seen = item, epoch, seen
 
 
 class SqlGuard:

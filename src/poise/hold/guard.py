@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 
 EXIT_CODE = 70
-_LOOK_S = 0.1
+_LOOK_S = 0.05
 
 
 def _abort(late_s: float) -> None:

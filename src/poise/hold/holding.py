@@ -2,12 +2,14 @@
 
 Rules: act on an item only until sent_at + lease_s - margin of the heartbeat whose reply named it; a reply that does not
 name it ends it; on loss stop first, then say so; having said "released", never start that item at that epoch again.
+Work that was asked to end does end: a request that is taken back later does not make it hang for ever.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Literal
+from math import inf
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -24,11 +26,15 @@ class Phase(StrEnum):
 
 
 class Piece(msgspec.Struct, frozen=True):
-    """One item at one epoch, and until when (by the member's own clock) it may be acted on."""
+    """One item at one epoch, and until when (by the member's own clock) it may be acted on.
+
+    `finish_by_s` is the deadline that came with the first request to let go; as in the store, it is set once.
+    """
 
     epoch: int
     phase: Phase
     until_s: float
+    finish_by_s: float = inf
 
 
 class Holding(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,6 +43,7 @@ class Holding(msgspec.Struct, frozen=True, kw_only=True):
     process: str
     incarnation: int
     margin_s: float
+    revoke: bool = True  # The set's policy. Under `wait` work that hangs is only reported.
     seq: int = 0
     used_seq: int = 0
     pieces: dict[str, Piece] = {}
@@ -102,33 +109,49 @@ def hear(holding: Holding, reply: Reply, sent_at_s: float, now_s: float) -> tupl
     """
     if holding.ended or reply.incarnation != holding.incarnation or reply.seq <= holding.used_seq:
         return holding, []
-    named = {grant.item: (grant.epoch, grant.lease_s, False) for grant in reply.granted}
-    named |= {release.item: (release.epoch, release.lease_s, True) for release in reply.release}
-    pieces: dict[str, Piece] = {}
+    base_s = sent_at_s - holding.margin_s
+    named = {grant.item: _Told(grant.epoch, base_s + grant.lease_s) for grant in reply.granted}
+    for each in reply.release:
+        named[each.item] = _Told(each.epoch, base_s + each.lease_s, sent_at_s + each.deadline_s)
     let_go = dict(holding.let_go)
-    orders: list[Order] = []
-    for item in sorted({*named, *holding.pieces}):
-        known, told = holding.pieces.get(item), named.get(item)
-        if known is not None and known.phase is Phase.STOPPED:
-            let_go[item] = max(known.epoch, let_go.get(item, 0))
-        if told is None:
-            piece, order = _unnamed(item, known)
-        elif told[0] <= let_go.get(item, 0):
-            piece, order = Piece(told[0], Phase.STOPPED, 0.0), None  # Said once, it is said again, never begun again.
-        else:
-            piece, order = _named(item, known, told, sent_at_s - holding.margin_s)
-            if isinstance(order, Start) and piece is not None and now_s >= piece.until_s:
-                piece, order = None, None
-        if piece is not None:
-            pieces[item] = piece
-        if order is not None:
-            orders.append(order)
-    return msgspec.structs.replace(holding, used_seq=reply.seq, pieces=pieces, let_go=let_go), orders
+    for item, piece in holding.pieces.items():
+        if piece.phase is Phase.STOPPED:
+            let_go[item] = max(piece.epoch, let_go.get(item, 0))
+    heard = msgspec.structs.replace(holding, used_seq=reply.seq, let_go=let_go)
+    judged = {item: _judged(heard, item, named.get(item), now_s) for item in sorted({*named, *holding.pieces})}
+    pieces = {item: piece for item, (piece, _) in judged.items() if piece is not None}
+    return msgspec.structs.replace(heard, pieces=pieces), [order for _, order in judged.values() if order is not None]
 
 
-def _unnamed(item: str, known: Piece | None) -> tuple[Piece | None, Order | None]:
+class _Told(NamedTuple):
+    """What a reply says of one item, by the member's own clock; without `finish_by_s` it may be kept."""
+
+    epoch: int
+    until_s: float
+    finish_by_s: float | None = None
+
+
+def _judged(holding: Holding, item: str, told: _Told | None, now_s: float) -> tuple[Piece | None, Order | None]:
+    """Give what becomes of one item."""
+    known = holding.pieces.get(item)
+    if told is None:
+        assert known is not None
+        piece, order = _unnamed(item, known)
+    elif told.epoch <= holding.let_go.get(item, 0) and (known is None or known.phase is Phase.STOPPED):
+        return Piece(told.epoch, Phase.STOPPED, 0.0), None  # Said once, it is said again, never begun again.
+    else:
+        late = holding.revoke and known is not None and now_s >= known.finish_by_s
+        piece, order = _named(item, known, told, late)
+    if piece is not None and isinstance(order, Start) and now_s >= piece.until_s:
+        return None, None
+    if piece is not None and isinstance(order, Stop):
+        # Nobody may act on it from now on, however long its lease still is: whoever guards the work is told so.
+        piece = _until(piece, now_s)
+    return piece, order
+
+
+def _unnamed(item: str, known: Piece) -> tuple[Piece | None, Order | None]:
     """Let go of what a reply does not name: stop first; what has stopped already need not be said again."""
-    assert known is not None
     if known.phase is Phase.STOPPED:
         return None, None
     if known.phase is Phase.STOPPING:
@@ -136,31 +159,40 @@ def _unnamed(item: str, known: Piece | None) -> tuple[Piece | None, Order | None
     return _stopping(item, known)
 
 
-def _named(
-    item: str, known: Piece | None, told: tuple[int, float, bool], base_s: float
-) -> tuple[Piece | None, Order | None]:
+def _named(item: str, known: Piece | None, told: _Told, late: bool) -> tuple[Piece | None, Order | None]:
     """Start, go on, or let go, as the reply says of this epoch."""
-    epoch, lease_s, asked = told
-    until_s = base_s + lease_s
     if known is None:
-        if asked:
-            return Piece(epoch, Phase.STOPPED, until_s), None
-        return Piece(epoch, Phase.ACTING, until_s), Start(item, epoch)
-    if known.epoch != epoch:
+        if told.finish_by_s is not None:
+            return Piece(told.epoch, Phase.STOPPED, told.until_s), None
+        return Piece(told.epoch, Phase.ACTING, told.until_s), Start(item, told.epoch)
+    if known.epoch != told.epoch:
         # The store knows of another grant. What runs belongs to an old epoch: it must end before the new one begins.
         if known.phase is Phase.STOPPED:
-            return _named(item, None, told, base_s)
+            return _named(item, None, told, False)
         return (known, None) if known.phase is Phase.STOPPING else _stopping(item, known)
     if known.phase in (Phase.STOPPING, Phase.STOPPED):
         return known, None
-    timed = msgspec.structs.replace(known, until_s=until_s)
-    if asked and known.phase is Phase.ACTING:
-        return msgspec.structs.replace(timed, phase=Phase.FINISHING), Finish(item, epoch)
+    timed = msgspec.structs.replace(known, until_s=told.until_s)
+    if known.phase is Phase.ACTING and told.finish_by_s is not None:
+        return _finishing(item, timed, told.finish_by_s)
+    if known.phase is Phase.FINISHING and told.finish_by_s is None and late:
+        # The request was taken back, so the store goes on renewing, and nobody but this member knows that the work was
+        # asked to end. What hangs past its deadline is stopped, said to be released, and given at the next epoch. While
+        # a request stands this is the store's to judge: `revoke` lets the lease run out, `wait` only reports.
+        return _stopping(item, timed)
     return timed, None
+
+
+def _finishing(item: str, piece: Piece, finish_by_s: float) -> tuple[Piece, Order]:
+    return msgspec.structs.replace(piece, phase=Phase.FINISHING, finish_by_s=finish_by_s), Finish(item, piece.epoch)
 
 
 def _stopping(item: str, piece: Piece) -> tuple[Piece, Order]:
     return msgspec.structs.replace(piece, phase=Phase.STOPPING), Stop(item, piece.epoch)
+
+
+def _until(piece: Piece, now_s: float) -> Piece:
+    return msgspec.structs.replace(piece, until_s=min(piece.until_s, now_s))
 
 
 def watch(holding: Holding, now_s: float) -> tuple[Holding, list[Order]]:
@@ -183,13 +215,13 @@ def stopped(holding: Holding, item: str, epoch: int) -> Holding:
     return msgspec.structs.replace(holding, pieces={**holding.pieces, item: done})
 
 
-def end(holding: Holding) -> tuple[Holding, list[Order]]:
+def end(holding: Holding, now_s: float = inf) -> tuple[Holding, list[Order]]:
     """Stop everything: a newer process of this name has registered, or the member leaves at once."""
     orders: list[Order] = []
     pieces = dict(holding.pieces)
     for item, piece in sorted(holding.pieces.items()):
         if piece.phase in (Phase.ACTING, Phase.FINISHING):
-            pieces[item], order = _stopping(item, piece)
+            pieces[item], order = _stopping(item, _until(piece, now_s))
             orders.append(order)
     return msgspec.structs.replace(holding, pieces=pieces, ended=True), orders
 
@@ -198,3 +230,28 @@ def next_fence_s(holding: Holding) -> float | None:
     """Give the first instant at which something must be stopped if nothing is heard."""
     ends = [piece.until_s for piece in holding.pieces.values() if piece.phase in (Phase.ACTING, Phase.FINISHING)]
     return min(ends, default=None)
+
+
+def leave(holding: Holding, finish_by_s: float) -> tuple[Holding, list[Order]]:
+    """Begin to let go of everything; what is finishing goes on being renewed, so that it can end its work in peace."""
+    orders: list[Order] = []
+    pieces = dict(holding.pieces)
+    for item, piece in sorted(holding.pieces.items()):
+        if piece.phase is Phase.ACTING:
+            pieces[item], order = _finishing(item, piece, finish_by_s)
+            orders.append(order)
+    return msgspec.structs.replace(holding, pieces=pieces), orders
+
+
+def busy(holding: Holding) -> bool:
+    """Say whether any work is still going on."""
+    return any(piece.phase is not Phase.STOPPED for piece in holding.pieces.values())
+
+
+def overdue(holding: Holding, now_s: float) -> frozenset[tuple[str, int]]:
+    """Name what should have ended its work by now, and has not: items and their epochs."""
+    return frozenset(
+        (item, piece.epoch)
+        for item, piece in holding.pieces.items()
+        if piece.phase is Phase.FINISHING and now_s >= piece.finish_by_s
+    )

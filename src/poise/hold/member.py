@@ -14,8 +14,8 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Literal, Self
 
-from poise.errors import Conflict, PoiseError, Unavailable, invalid
-from poise.hold.boottime import boot_s
+from poise.clock import boot_s
+from poise.errors import Conflict, NotHeld, Replaced, Unavailable, invalid
 from poise.hold.changes import Gained, Lost, Stream
 from poise.hold.guard import Guard
 from poise.hold.holding import (
@@ -25,17 +25,21 @@ from poise.hold.holding import (
     Phase,
     Start,
     Stop,
+    busy,
     end,
     hear,
+    leave,
     next_fence_s,
+    overdue,
     speak,
     stopped,
     watch,
 )
-from poise.hold.leaving import busy, leave
-from poise.hold.link import Replaced, StoreLink
-from poise.hold.settings import BEATS_PER_LEASE, Settings, check_inequality, read_settings
-from poise.hold.works import Callback, Hung, Works
+from poise.hold.http_link import HttpLink
+from poise.hold.http_words import is_server
+from poise.hold.link import StoreLink
+from poise.hold.settings import BEATS_PER_LEASE, EXIT_AT, HUNG_AT, Settings, check_inequality, pace_of, read_settings
+from poise.hold.works import Callback, Works
 from poise.model.ownership import Reply, Terms
 from poise.move.heartbeat import Stale, Superseded
 from poise.stores.base import Store
@@ -43,14 +47,12 @@ from poise.stores.base import Store
 TICK_S = 0.25  # The event loop's clock may stand still while the machine sleeps: look at the right one this often.
 CALL_S = 0.25  # How long one look for calls may take; leaving waits for it.
 CALL_PAUSE_S = 0.1  # Between two looks, however busy the store is.
+CLOSE_S = 10.0  # How long a store may take to be left in peace.
+HASTE = (1 - HUNG_AT) / 4  # The part of the room before the lease ends that each of three steps of leaving may take.
 BACKOFF_S = 0.1  # The first pause after a store did not answer; it doubles up to half the period.
 
 OnBeat = Callable[[dict[str, float]], None]
 _log = logging.getLogger("poise.member")
-
-
-class NotHeld(PoiseError, LookupError):
-    """This member may not act on the item now: it does not have it, or its time is over."""
 
 
 class Member:
@@ -58,43 +60,54 @@ class Member:
 
     def __init__(
         self,
-        where: str | Store,
+        where: str | Store | HttpLink,
         *,
         set: str,  # noqa: A002  The word of the design; nothing here needs the built-in.
         name: str,
         on_gain: Callback | None = None,
         on_loss: Callback | None = None,
-        margin_s: float = 1.0,
-        stop_s: float = 1.0,
+        margin_s: float | None = None,
+        stop_s: float | None = None,
+        write_s: float = 0.0,
+        store_step_s: float = 0.0,
         weight: int = 1,
         on_exit: Literal["release", "keep"] = "release",
         on_hang: Literal["raise", "exit"] = "raise",
         on_beat: OnBeat | None = None,
+        token: str | None = None,
         clock: Callable[[], float] = boot_s,
     ) -> None:
         """Prepare; nothing is asked before the block is entered.
 
+        `where` is the address of a store or, with http:// or https://, of a server; there `token` says who this is.
         `on_gain` starts the work, or is the work; `on_loss` returns when it has stopped. Without both, read `changes`.
-        `on_beat` is told after every heartbeat until when each item may be acted on.
+        `on_beat` is told after every heartbeat until when each item may be acted on. A margin and a time to stop that
+        are not given are those of the set.
         """
         self._settings = read_settings(
             Settings(
-                set=set, name=name, margin_s=margin_s, stop_s=stop_s, weight=weight, on_exit=on_exit, on_hang=on_hang
+                set=set,
+                name=name,
+                margin_s=margin_s,
+                stop_s=stop_s,
+                write_s=write_s,
+                store_step_s=store_step_s,
+                weight=weight,
+                on_exit=on_exit,
+                on_hang=on_hang,
             )
         )
-        self._where, self._clock, self._on_beat = where, clock, on_beat
+        self._where, self._token, self._clock, self._on_beat = where, token, clock, on_beat
         self._stream = Stream() if on_gain is None and on_loss is None else None
-        gain, loss = (self._stream.gain, self._stream.lose) if self._stream else (on_gain, on_loss)
-        self._works = Works(
-            gain, loss, patience_s=self._settings.patience_s, stopped=self._note_stopped, failed=self._fail
-        )
-        self._process = uuid.uuid4().hex
-        self._holding = Holding(process=self._process, incarnation=0, margin_s=margin_s)
+        self._calls = (self._stream.gain, self._stream.lose) if self._stream else (on_gain, on_loss)
+        self._process = where.process if isinstance(where, HttpLink) else uuid.uuid4().hex
+        self._holding = Holding(process=self._process, incarnation=0, margin_s=0.0)
         self._terms = Terms()
         self._period_s = 0.0
         self._leaving: Literal["stop", "restart"] | None = None
         self._left = False  # Whether the store has heard that this member leaves.
         self._loops: list[asyncio.Task[None]] = []
+        self._reported: frozenset[tuple[str, int]] = frozenset()
 
     # What the work may ask.
 
@@ -141,14 +154,24 @@ class Member:
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._link = await self._open()
         try:
-            registered = await self._link.register()
-            check_inequality(registered.terms, self._settings)
+            registered = await self._link.register(lambda terms: check_inequality(terms, self._settings))
         except BaseException:
-            await self._link.close()
+            await self._link.close(CLOSE_S)
             raise
-        self._terms, self._period_s = registered.terms, registered.terms.lease_s / BEATS_PER_LEASE
+        self._terms, self._period_s = registered.terms, registered.period_s
+        self._pace = pace_of(self._settings, self._terms)
+        self._works = Works(
+            *self._calls,
+            cancel_s=self._pace.cancel_s,
+            hung_s=self._pace.hung_s,
+            stopped=self._note_stopped,
+            failed=self._fail,
+        )
         self._holding = Holding(
-            process=self._process, incarnation=registered.incarnation, margin_s=self._settings.margin_s
+            process=self._process,
+            incarnation=registered.incarnation,
+            margin_s=self._pace.margin_s,
+            revoke=registered.terms.revoke,
         )
         self._guard = Guard(self._clock) if self._settings.on_hang == "exit" else None
         self._group = asyncio.TaskGroup()
@@ -181,7 +204,7 @@ class Member:
             finally:
                 if self._guard is not None:
                     self._guard.close()
-                await self._link.close()
+                await self._link.close(self._parting_s if self._works.hung else CLOSE_S)
 
     async def drain(self) -> None:
         """Let go of everything and take nothing new; returns when the store knows, or can no longer be asked.
@@ -190,7 +213,7 @@ class Member:
         """
         if self._leaving is None:
             self._leaving = self._settings.leaving
-            self._holding, orders = leave(self._holding)
+            self._holding, orders = leave(self._holding, self._clock() + self._terms.release_s)
             self._carry_out(orders)
             self._wake.set()
         if await self._wait(lambda: not busy(self._holding), self._terms.release_s):
@@ -201,16 +224,25 @@ class Member:
 
     async def _wind_up(self) -> None:
         """After a failure: see work end while there is time, and say once more what has stopped."""
-        await self._wait(lambda: not busy(self._holding), self._settings.patience_s)
+        await self._wait(lambda: not busy(self._holding), self._parting_s)
         self._leaving = self._leaving or self._settings.leaving
         self._holding, said = speak(self._holding, weight=self._settings.weight, leaving=self._leaving)
         # Whether it was heard or not, there is nothing left to do about it.
-        await _within(self._link.beat(said), self._settings.patience_s)
+        await _within(self._link.beat(said), self._parting_s)
 
-    async def _open(self) -> StoreLink:
-        """Make the link; a text is the address of a store, which is then this member's own."""
+    @property
+    def _parting_s(self) -> float:
+        """Give how long each step of leaving may take: where work hangs, all of them end before the lease does."""
+        return self._pace.room_s * (HASTE if self._works.hung else 1.0)
+
+    async def _open(self) -> StoreLink | HttpLink:
+        """Make the link; a text is the address of a server, or of a store, which is then this member's own."""
+        if isinstance(self._where, HttpLink):
+            return self._where
         if not isinstance(self._where, str):
             return StoreLink(self._where, self._settings.set, self.name, self._process)
+        if is_server(self._where):
+            return HttpLink(self._where, self._settings.set, self.name, self._process, token=self._token)
         from poise.stores.open import open_store
 
         store = await asyncio.to_thread(open_store, self._where)
@@ -256,11 +288,17 @@ class Member:
 
     def _hear(self, reply: Reply, sent_at_s: float) -> None:
         """Take a reply, and at once look at the clock: it may have taken longer than what it grants."""
-        self._period_s = max([grant.lease_s for grant in reply.granted] or [self._terms.lease_s]) / BEATS_PER_LEASE
         now_s = self._clock()
+        before = self._holding.pieces
         self._holding, orders = hear(self._holding, reply, sent_at_s, now_s)
+        if any(item not in before and piece.phase is Phase.STOPPED for item, piece in self._holding.pieces.items()):
+            self._wake.set()  # It was asked back before it was ever begun: somebody waits for the word.
         self._holding, late = watch(self._holding, now_s)
+        # The shortest lease that is acted on sets the pace: a set may have promised longer ones before.
+        leases_s = [grant.lease_s for grant in reply.granted if self._epoch(grant.item, now_s) is not None]
+        self._period_s = min(leases_s, default=self._terms.lease_s) / BEATS_PER_LEASE
         self._carry_out([*orders, *late])
+        self._report(now_s)
         self._tell()
 
     async def _watch_on(self) -> None:
@@ -309,6 +347,13 @@ class Member:
                     self._works.stop(item, epoch)
                     self._works.hurry(item)
 
+    def _report(self, now_s: float) -> None:
+        """Say once of work that it should have ended by now: under `wait` nothing else happens to it."""
+        hanging = overdue(self._holding, now_s)
+        for item, epoch in sorted(hanging - self._reported):
+            _log.warning("member.overdue member=%s item=%s epoch=%d reason=hangs", self.name, item, epoch)
+        self._reported = hanging
+
     def _note_stopped(self, item: str, epoch: int) -> None:
         """Work has ended: say so at once."""
         self._holding = stopped(self._holding, item, epoch)
@@ -316,8 +361,9 @@ class Member:
         self._tell()
 
     def _end(self) -> None:
-        self._holding, orders = end(self._holding)
+        self._holding, orders = end(self._holding, self._clock())
         self._carry_out(orders)
+        self._tell()
 
     def _fail(self, error: BaseException) -> None:
         """Stop everything now, and end the block with this error."""
@@ -336,7 +382,7 @@ class Member:
         }
         if self._guard is not None:
             first_s = min(untils.values(), default=None)
-            self._guard.limit_s = None if first_s is None else first_s + self._settings.patience_s
+            self._guard.limit_s = None if first_s is None else first_s + self._pace.room_s * EXIT_AT
         if self._on_beat is not None:
             self._on_beat(untils)
 
@@ -369,4 +415,4 @@ def _only(errors: BaseExceptionGroup[BaseException]) -> BaseException:
     return errors.exceptions[0] if len(errors.exceptions) == 1 else errors
 
 
-__all__ = ["Gained", "Hung", "Lost", "Member", "NotHeld", "Replaced"]
+__all__ = ["Gained", "Lost", "Member"]

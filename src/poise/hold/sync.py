@@ -10,7 +10,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Literal, Self
 
-from poise.errors import PoiseError, invalid
+from poise.errors import MemberEnded, invalid
 from poise.hold.changes import Gained, Lost
 from poise.hold.member import Member
 from poise.hold.works import Callback as AsyncCallback
@@ -18,10 +18,6 @@ from poise.stores.base import Store
 
 Callback = Callable[[str, int], None]
 _LOOK_S = 0.02
-
-
-class MemberEnded(PoiseError):
-    """The member has ended before its block did; the error that it ended with comes when the block is left."""
 
 
 class SyncMember:
@@ -38,11 +34,14 @@ class SyncMember:
         name: str,
         on_gain: Callback | None = None,
         on_loss: Callback | None = None,
-        margin_s: float = 1.0,
-        stop_s: float = 1.0,
+        margin_s: float | None = None,
+        stop_s: float | None = None,
+        write_s: float = 0.0,
+        store_step_s: float = 0.0,
         weight: int = 1,
         on_exit: Literal["release", "keep"] = "release",
         on_hang: Literal["raise", "exit"] = "raise",
+        token: str | None = None,
     ) -> None:
         """Prepare; nothing is asked before the block is entered. Without callbacks, read `changes`."""
         self._streams = on_gain is None and on_loss is None
@@ -57,9 +56,12 @@ class SyncMember:
             on_loss=_in_thread(lose, self._abandoned) if lose is not None else None,
             margin_s=margin_s,
             stop_s=stop_s,
+            write_s=write_s,
+            store_step_s=store_step_s,
             weight=weight,
             on_exit=on_exit,
             on_hang=on_hang,
+            token=token,
         )
         self._ready, self._over = threading.Event(), threading.Event()
         self._error: BaseException | None = None

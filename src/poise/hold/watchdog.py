@@ -16,7 +16,7 @@ from contextlib import suppress
 
 import msgspec
 
-from poise.hold.boottime import boot_s
+from poise.clock import boot_s
 
 LOOK_S = 0.25  # The longest sleep: the clock that counts suspend is not the one that sleeps are measured with.
 EMPTYING_LOOK_S = 0.02

@@ -6,16 +6,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from poise.errors import PoiseError
+from poise.errors import Hung
 
 Callback = Callable[[str, int], Awaitable[None]]
 
-_CANCEL_AT = 0.75  # The part of its patience after which a callback that does not end is cancelled.
 _log = logging.getLogger("poise.member")
-
-
-class Hung(PoiseError):
-    """Work did not stop in time. The member has stopped speaking for it; end this process before the lease is over."""
 
 
 class _Work:
@@ -36,15 +31,17 @@ class Works:
         on_gain: Callback | None,
         on_loss: Callback | None,
         *,
-        patience_s: float,
+        cancel_s: float,
+        hung_s: float,
         stopped: Callable[[str, int], None],
         failed: Callable[[BaseException], None],
     ) -> None:
         """Tell `stopped` of work that has ended, and `failed` of work that cannot be ended."""
         self._on_gain, self._on_loss = on_gain, on_loss
-        self._patience_s = patience_s
+        self._cancel_s, self._hung_s = cancel_s, hung_s
         self._stopped, self._failed = stopped, failed
         self._works: dict[str, _Work] = {}
+        self.hung = False  # Some work could not be ended: whoever waits for it waits in vain.
         self._tasks: set[asyncio.Task[None]] = set()  # An event loop alone does not keep its tasks.
 
     def start(self, item: str, epoch: int) -> None:
@@ -71,8 +68,8 @@ class Works:
             return
         later = asyncio.get_running_loop().call_later
         work.timers = [
-            later(self._patience_s * _CANCEL_AT, self._cancel, work),
-            later(self._patience_s, self._give_up, work),
+            later(self._cancel_s, self._cancel, work),
+            later(self._hung_s, self._give_up, work),
         ]
 
     def _task(self, callback: Callback, work: _Work) -> asyncio.Task[None]:
@@ -104,7 +101,7 @@ class Works:
         for timer in work.timers:
             timer.cancel()
         if task.cancelled():
-            self._failed(self._hung(work))
+            self._failed(self._judge(work))
         elif (error := task.exception()) is not None:
             self._failed(error)
         else:
@@ -118,7 +115,8 @@ class Works:
                 task.cancel()
 
     def _give_up(self, work: _Work) -> None:
-        self._failed(self._hung(work))
+        self._failed(self._judge(work))
 
-    def _hung(self, work: _Work) -> Hung:
-        return Hung(f"item {work.item} at epoch {work.epoch} did not stop within {self._patience_s:g} s")
+    def _judge(self, work: _Work) -> Hung:
+        self.hung = True
+        return Hung(f"item {work.item} at epoch {work.epoch} did not stop within {self._hung_s:g} s")

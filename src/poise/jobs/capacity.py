@@ -144,8 +144,20 @@ def _decide(document: CapacitySplit, workload: SplitWorkload, now_s: float) -> _
 
 def _percentage(wanted: Ramp, goal: int, seen: SplitCounts, now_s: float) -> tuple[int, list[str]]:
     """Let the ramp say how far spot adoption has come; without a ramp it is all the way."""
-    if wanted == Ramp():
+    policy = ramp_policy(wanted, goal)
+    if policy is None:
         return goal, []
+    state = ramp(ramp_state(seen.ramp) if seen.ramp else None, [], now_s, policy)
+    note = f"ramp at {state.percent}% of {goal}%"
+    if state.percent < goal:
+        note += f", may grow at {datetime.fromtimestamp(next_step_s(state, policy), UTC):%H:%M:%SZ}"
+    return state.percent, [note]
+
+
+def ramp_policy(wanted: Ramp, goal: int) -> RampPolicy | None:
+    """Read how a ramp towards a percentage goes; None where there is no ramp."""
+    if wanted == Ramp():
+        return None
     chosen = {
         "initial": wanted.initial,
         "step": wanted.step,
@@ -156,17 +168,13 @@ def _percentage(wanted: Ramp, goal: int, seen: SplitCounts, now_s: float) -> tup
         "low": wanted.low,
         "high": wanted.high,
     }
-    policy = msgspec.convert(
+    return msgspec.convert(
         {"spot_percentage": goal} | {name: value for name, value in chosen.items() if value is not None}, RampPolicy
     )
-    state = ramp(_ramp_state(seen.ramp) if seen.ramp else None, [], now_s, policy)
-    note = f"ramp at {state.percent}% of {goal}%"
-    if state.percent < goal:
-        note += f", may grow at {datetime.fromtimestamp(next_step_s(state, policy), UTC):%H:%M:%SZ}"
-    return state.percent, [note]
 
 
-def _ramp_state(record: RampRecord) -> RampState:
+def ramp_state(record: RampRecord) -> RampState:
+    """Read how far a ramp has come."""
     return RampState(
         percent=record.percent,
         score=record.score,

@@ -44,7 +44,7 @@ def imagine(document: ReplicaDivision, what_if: WhatIf) -> ReplicaDivision:
 
 def plan_clusters(document: ReplicaDivision) -> Planned:
     """Divide every workload; show the totals against their exact shares, and what a repair would do."""
-    divisions = _divide(document)
+    divisions = divide_document(document)
     nothing = {cluster.name: Total(0, Fraction(0)) for cluster in document.spec.clusters}
     totals = nothing | fleet_totals(divisions)
     entry = DivisionEntry(
@@ -62,7 +62,7 @@ def plan_clusters(document: ReplicaDivision) -> Planned:
 
 def explain_clusters(document: ReplicaDivision, workload: str) -> Told:
     """Explain how one workload is divided."""
-    divisions = _divide(document)
+    divisions = divide_document(document)
     if workload not in divisions:
         listed = ", ".join(sorted(divisions)[:8]) or "none"
         raise InvalidSpec(Fault("", f"no workload {workload!r} in {document.metadata.name}; there are {listed}"))
@@ -130,7 +130,7 @@ class _Asked:
         )
 
 
-def _divide(document: ReplicaDivision) -> dict[str, Division]:
+def divide_document(document: ReplicaDivision) -> dict[str, Division]:
     asked = _Asked(document)
     return divide_fleet(asked.workloads, asked.weights, **asked.terms)
 

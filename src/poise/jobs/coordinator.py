@@ -1,4 +1,4 @@
-"""The coordinator of partition sets: observe one snapshot, decide, write what the guards allow, say what was done.
+"""The coordinator of sets and rings: observe one snapshot, decide, write what the guards allow, say what was done.
 
 Any process may run it; a term in the store decides whose plans are written. A cycle that finds nothing new reads the
 members and nothing else, and writes nothing but its own lease.
@@ -6,28 +6,20 @@ members and nothing else, and writes nothing but its own lease.
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import datetime
 
 import msgspec
 
 from poise import clock
-from poise.decide.partition_values import (
-    MoveBudgets,
-    Node,
-    NodeState,
-    Partition,
-    PartitionPlan,
-    PartitionPolicy,
-    PartitionState,
-    ReleaseTimeout,
-    Step,
-    StepKind,
-)
-from poise.decide.partitions import plan_partitions
+from poise.decide.partition_values import PartitionPlan, Step
 from poise.errors import Conflict
-from poise.model.ownership import OWNED, MemberRow, OwnerState, Row, SetRow
+from poise.jobs.gate import open_gate
+from poise.jobs.snapshots import plan_snapshot
+from poise.jobs.stored import end_deleted
+from poise.model.ownership import OWNED, MemberRow, OwnerState, SetRow
+from poise.move.election import resign
 from poise.move.executor import Applied, Snapshot, apply_plan, lead, snapshot
-from poise.move.guards import in_window
 from poise.move.heartbeat import standing
 from poise.stores.base import Store, Transaction
 
@@ -42,6 +34,7 @@ class Cycle(msgspec.Struct, frozen=True):
     wake_s: float
     written: int = 0
     plan: PartitionPlan | None = None
+    leads: bool = True
 
 
 class _Seen(msgspec.Struct, frozen=True):
@@ -67,34 +60,53 @@ class Coordinator:
     def cycle(self, name: str, now: datetime | None = None) -> Cycle:
         """Run one cycle of one set; `now` is the wall clock, which only windows look at."""
         glance = self._store.transact(name, self._glance)
-        if glance is None:
+        if isinstance(glance, Cycle):
             self._seen.pop(name, None)
-            return Cycle(f"{name}: another one leads", self._lead_s / 3)
+            return glance
         seen, term, now_s = glance
+        rest_s = min(WAKE_MAX_S, self._term_s(seen.job) / 3)  # The lead must be renewed long before it ends.
         known = self._seen.get(name)
         if known is not None and _same(known, seen) and now_s < known.due_s:
-            return Cycle(f"{name}: nothing new", min(WAKE_MAX_S, known.due_s - now_s))
-        facts = self._store.transact(name, lambda tx: snapshot(tx, name))
+            return Cycle(f"{name}: nothing new", min(rest_s, known.due_s - now_s))
+        facts = self._store.view(name, lambda tx: snapshot(tx, name))
         plan = plan_snapshot(facts)
-        steps = plan.steps if _open(facts, now) else [step for step in plan.steps if step.kind is not StepKind.RELEASE]
-        applied = self._apply(name, term, facts, steps)
-        due_s = _due_s(facts)
+        gate = open_gate(facts, now or clock.now())
+        applied = self._apply(name, term, facts, gate.let_pass(plan.steps, facts.rows))
+        due_s = min(_due_s(facts), gate.opens_s)
+        if not facts.job.count and not facts.rows:
+            self._store.transact(name, lambda tx: end_deleted(tx, name))
         if applied.written or applied.refused:
             self._seen.pop(name, None)
         else:
             self._seen[name] = msgspec.structs.replace(seen, due_s=due_s)
-        wake_s = 0.0 if applied.written else min(WAKE_MAX_S, max(0.0, due_s - facts.now_s))
+        wake_s = 0.0 if applied.written else min(rest_s, max(0.0, due_s - facts.now_s))
         return Cycle(_sentence(name, plan, applied), wake_s, applied.written, plan)
 
-    def _glance(self, tx: Transaction) -> tuple[_Seen, int, float] | None:
-        """Renew the lead if it is due, and read what tells whether anything is new."""
-        leader = tx.leader()
-        mine = leader.holder == self._who and tx.now_s < leader.lease_until_s - self._lead_s / 2
-        led = leader if mine else lead(tx, self._who, self._lead_s)
-        job = tx.job()
-        if led is None or job is None:
-            return None
+    def _glance(self, tx: Transaction) -> tuple[_Seen, int, float] | Cycle:
+        """Renew the lead if it is due, and read what tells whether anything is new; or say who leads."""
+        leader, job = tx.leader(), tx.job()
+        if job is None:
+            return Cycle("there is no such set", self._lead_s / 3, leads=False)
+        lead_s = self._term_s(job)
+        mine = leader.holder == self._who and tx.now_s < leader.lease_until_s - lead_s * 2 / 3
+        led = leader if mine else lead(tx, self._who, lead_s)
+        if led is None:
+            return Cycle(f"{job.name}: {leader.holder} leads", lead_s / 3, leads=False)
         return _Seen(job, tx.last_line(), _standings(tx.members(), tx.now_s), 0.0), led.term, tx.now_s
+
+    def _term_s(self, job: SetRow) -> float:
+        """Say how long a lead lasts: whoever leads must be missed before the items of a crashed member are due."""
+        return min(self._lead_s, job.terms.lease_s)
+
+    def resign(self, name: str) -> None:
+        """Give the lead of a set up at once, so that nobody has to wait for its end."""
+        self._seen.pop(name, None)
+        self._store.transact(name, self._resign)
+
+    def _resign(self, tx: Transaction) -> None:
+        left = resign(tx.leader(), self._who)
+        if left is not None:
+            tx.write_leader(left)
 
     def _apply(self, name: str, term: int, facts: Snapshot, steps: list[Step]) -> Applied:
         if not steps:
@@ -106,58 +118,6 @@ class Coordinator:
             return self._store.transact(name, lambda tx: apply_plan(tx, name, term, seen, steps, number))
         except Conflict as error:
             return Applied(0, {"": str(error)})
-
-
-def plan_snapshot(facts: Snapshot) -> PartitionPlan:
-    """Plan a snapshot of a store, with its own time."""
-    job = facts.job
-    policy = PartitionPolicy(
-        count=job.count,
-        lease_s=job.terms.lease_s,
-        grace_s=job.terms.grace_s,
-        release_s=job.terms.release_s,
-        on_release_timeout=ReleaseTimeout.REVOKE if job.terms.revoke else ReleaseTimeout.WAIT,
-        budgets=_budgets(job),
-        weights=job.weights,
-        seed=f"PartitionSet/{job.name}",
-    )
-    nodes = [_node(member, facts.now_s) for member in facts.members.values()]
-    return plan_partitions([_partition(row) for row in facts.rows.values()], nodes, now_s=facts.now_s, policy=policy)
-
-
-def _budgets(job: SetRow) -> MoveBudgets:
-    """Limit the hand-overs in flight; a paused set starts none."""
-    guards = job.guards
-    if job.paused:
-        return MoveBudgets(0, 0, 0)
-    return MoveBudgets(guards.moves_in_flight_max, guards.per_source_max, guards.per_target_max)
-
-
-def _node(member: MemberRow, now_s: float) -> Node:
-    now = standing(member, now_s)
-    state = NodeState.GONE if not now.active else NodeState.DRAINING if now.draining else NodeState.ACTIVE
-    return Node(member.name, state, member.incarnation, member.weight)
-
-
-def _partition(row: Row) -> Partition:
-    owned = row.state in OWNED
-    return Partition(
-        id=row.id,
-        state=PartitionState(row.state),
-        owner=row.owner,
-        target=row.target,
-        epoch=row.epoch,
-        owner_incarnation=row.owner_incarnation,
-        confirmed=row.confirmed,
-        lease_until_s=row.lease_until_s if owned else None,
-        deadline_s=row.deadline_s,
-        offers=row.offers,
-        reason=row.reason,
-    )
-
-
-def _open(facts: Snapshot, now: datetime | None) -> bool:
-    return in_window(facts.job.guards.windows, now or clock.now()).open
 
 
 def _standings(members: dict[str, MemberRow], now_s: float) -> tuple[tuple[str, int, bool, bool, int], ...]:
@@ -186,8 +146,17 @@ def _sentence(name: str, plan: PartitionPlan, applied: Applied) -> str:
     """Say what was done in one line."""
     if not plan.steps:
         waiting = f", {len(plan.moves_waiting)} moves wait" if plan.moves_waiting else ""
-        return f"{name}: as it should be{waiting}"
+        return f"{name}: {_lacking(plan)}{waiting}"
     kinds = [str(step.kind) for step in plan.steps]
     counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in sorted(set(kinds)))
     refused = f", {len(applied.refused)} not written" if applied.refused else ""
     return f"{name}: {counts}; {applied.written} written{refused}"
+
+
+def _lacking(plan: PartitionPlan) -> str:
+    """Say how many have no owner, and what most of them wait for."""
+    if not plan.unowned:
+        return "as it should be"
+    reason, count = Counter(plan.unowned.values()).most_common(1)[0]
+    others = f", and {len(plan.unowned) - count} for other reasons" if count < len(plan.unowned) else ""
+    return f"{count} without an owner: {reason}{others}"

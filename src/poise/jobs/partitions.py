@@ -8,7 +8,7 @@ import msgspec
 
 from poise.decide.partition_check import check_partitions
 from poise.decide.partition_explain import explain_partition
-from poise.decide.partition_facts import RELEASING, seconds
+from poise.decide.partition_facts import seconds
 from poise.decide.partition_values import (
     MoveBudgets,
     Node,
@@ -26,6 +26,7 @@ from poise.jobs.entries import ItemsEntry, ItemsView, Planned, PlannedMove, Told
 from poise.jobs.waiting import Gate
 from poise.jobs.what_if import WhatIf, check_members, refuse, refuse_drains
 from poise.model import PartitionSet
+from poise.model.ownership import RELEASING
 from poise.model.partition_set import PartitionRow
 
 

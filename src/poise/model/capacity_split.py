@@ -127,11 +127,15 @@ class RampRecord(Value, frozen=True):
 
 
 class SplitCounts(Value, frozen=True):
-    """One workload as Poise last saw it; `pools` counts its replicas where the document has pools."""
+    """One workload as Poise last saw it; `pools` counts its replicas where the document has pools.
+
+    `interrupted` is said by whoever reports: so many spot replicas were taken away since the report before.
+    """
 
     spot: Count = 0
     on_demand: Count = 0
     ready_on_demand: Count | None = None
+    interrupted: Count = 0
     pools: dict[Name, Count] = field(default_factory=dict)
     last_action_at: Moment | None = None
     actions: list[StartedAction] = field(default_factory=list)

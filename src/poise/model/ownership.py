@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from math import inf
 from typing import Literal
 
 import msgspec
@@ -31,7 +32,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     """One item of a set. There is one owner field: an owner that exists twice cannot be written down.
 
     `granted_s` is the longest lease that was promised at this epoch. `revision` grows at every transition, not at a
-    renewal. `offers` counts the grants that a member never confirmed.
+    renewal. `offers` counts the grants that a member never confirmed. `retiring`: its ring no longer lists it.
     """
 
     id: str
@@ -48,6 +49,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     since_s: float = 0.0
     reason: str = ""
     plan: int = 0
+    retiring: bool = False
     revision: int = 0
 
 
@@ -65,28 +67,59 @@ class MemberRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
-    """What a set promises its members: the lengths of leases, and what happens when a release takes too long."""
+    """What a set promises its members: the lengths of leases, and what happens when a release takes too long.
+
+    Where items are not `leased` (collectors go on collecting while nobody speaks for them) a grant has no end, and is
+    over as soon as its member counts as gone. Members stop acting `margin_s` before a lease ends, and take `stop_s`.
+    """
 
     lease_s: float = 10.0
     grace_s: float = 2.0
     release_s: float = 30.0
     restart_grace_s: float = 0.0
     revoke: bool = True
+    leased: bool = True
+    margin_s: float = 1.0
+    stop_s: float = 1.0
+
+    @property
+    def grant_s(self) -> float:
+        """The length of a grant."""
+        return self.lease_s if self.leased else inf
 
 
 class SetRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One set: how many items, which generation of epochs, and until when nothing may be granted."""
+    """One set: which items, which generation of epochs, and until when nothing may be granted.
+
+    A PartitionSet has the items "0" … "count - 1"; the other kinds have what their rows name. `started` is the
+    ledger of its guards: when the moves began that a cooldown or a budget still counts. `halted` is a pause that also
+    holds recovery back. A set that was deleted has `ended` when its last item is a tombstone; nobody plans it.
+    """
 
     name: str
+    kind: Literal["PartitionSet", "ShardRing", "TargetPool", "ReplicaDivision", "CapacitySplit"] = "PartitionSet"
     count: int = 0
+    policy: Literal["ring", "balanced", "sticky", "hashed"] = "balanced"
+    tokens: int = 100
+    brake_percent: int = 50
+    brake_released_s: float = 0.0
     terms: Terms = Terms()
     guards: PartitionGuards = PartitionGuards()
     weights: dict[str, int] = {}
+    capacity: dict[str, int] = {}
+    started: tuple[float, ...] = ()
     generation: int = 0
     quarantine_until_s: float = 0.0
     granted_max_s: float = 0.0
     paused: bool = False
+    halted: bool = False
+    ended: bool = False
     revision: int = 0
+
+
+def is_wanted(job: SetRow, row: Row) -> bool:
+    """Say whether a set still has this item; one that it has no longer is given up."""
+    return not row.retiring and (job.kind != "PartitionSet" or int(row.id) < job.count)
 
 
 class LeaderRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -162,3 +195,4 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     term: int = 0
     number: int = 0  # Given by the store; it grows within a set.
+    version: int = 0  # Given by the store; it grows with every change of any set.

@@ -23,9 +23,24 @@ from poise.model.ownership import (
     Reply,
     Row,
     SetRow,
+    is_wanted,
 )
 from poise.move.election import elect
-from poise.move.handoff import Action, Ask, Cancel, Event, Expire, Grant, Refused, Retarget, Retire, Standing, step
+from poise.move.handoff import (
+    Action,
+    Ask,
+    Cancel,
+    Event,
+    Expire,
+    Grant,
+    Refused,
+    Retarget,
+    Retire,
+    Standing,
+    Transition,
+    Wrote,
+    step,
+)
 from poise.move.heartbeat import Stale, Superseded, beat, next_generation, register, standing
 from poise.stores.base import Transaction
 
@@ -61,39 +76,85 @@ def _job(tx: Transaction, name: str) -> SetRow:
     return job
 
 
-def put_set(tx: Transaction, wanted: SetRow) -> SetRow:
-    """Create or change a set. Growing adds free rows that go on from their tombstones; plans do the shrinking (T9)."""
+def put_set(tx: Transaction, wanted: SetRow, keys: Iterable[str] | None = None) -> SetRow:
+    """Create or change a set; `keys` are the items of a ring, None leaves them as they are.
+
+    Growing adds free rows that go on from their tombstones; plans do the shrinking (T9).
+    """
     before = tx.job()
-    after = wanted if before is None else _changed_job(before, wanted)
-    if after == before:
+    known = tx.rows()
+    items = _items(wanted, known, keys)
+    after = _changed_job(before or SetRow(name=wanted.name, kind=wanted.kind), wanted, len(items))
+    rows = _listed(tx, after, known, items)
+    if after == before and not rows:
         return after
     after = msgspec.structs.replace(after, revision=1 if before is None else before.revision + 1)
     tx.write_job(after)
-    known, buried = tx.rows(), tx.tombstones()
-    fresh = [str(number) for number in range(after.count) if str(number) not in known]
-    tx.write_rows(
-        Row(id=item, epoch=max(buried.get(item, 0), after.generation * GENERATION), since_s=tx.now_s, revision=1)
-        for item in fresh
-    )
+    tx.write_rows(rows)
     tx.write_lines([_set_line(tx, after, f"{after.count} items")])
     return after
 
 
-def _changed_job(before: SetRow, wanted: SetRow) -> SetRow:
-    """Take from a request what people may set; generation, quarantine and pause are the store's."""
-    return msgspec.structs.replace(
-        before, count=wanted.count, terms=wanted.terms, guards=wanted.guards, weights=wanted.weights
-    )
+def _changed_job(before: SetRow, wanted: SetRow, count: int) -> SetRow:
+    """Take from a request what people may set; generation, quarantine, pause and ledger are the store's."""
+    if before.kind != wanted.kind:
+        raise Conflict(f"{before.name} is a {before.kind}: it cannot become a {wanted.kind}")
+    asked = ("terms", "guards", "weights", "capacity", "policy", "tokens", "brake_percent")
+    said = {field: getattr(wanted, field) for field in asked}
+    return msgspec.structs.replace(before, count=count, ended=False, **said)
 
 
-def pause_set(tx: Transaction, name: str, paused: bool) -> SetRow:
-    """Hold new moves back, or let them go on; kept in the store."""
+def end_set(tx: Transaction, name: str) -> bool:
+    """End a set that was deleted, once nothing is left of it but tombstones; say whether it has ended."""
     job = _job(tx, name)
-    if job.paused == paused:
+    if not job.ended and not job.count and not tx.rows():
+        job = msgspec.structs.replace(job, ended=True, revision=job.revision + 1)
+        tx.write_job(job)
+        tx.write_lines([_set_line(tx, job, "ended")])
+    return job.ended
+
+
+def _items(wanted: SetRow, known: Mapping[str, Row], keys: Iterable[str] | None) -> set[str]:
+    """List the items that a set shall have."""
+    if wanted.kind == "PartitionSet":
+        return {str(number) for number in range(wanted.count)}
+    return {item for item, row in known.items() if not row.retiring} if keys is None else set(keys)
+
+
+def _listed(tx: Transaction, job: SetRow, known: Mapping[str, Row], items: set[str]) -> list[Row]:
+    """Make the rows of new items, and mark those that a ring has no longer, or has again."""
+    buried = tx.tombstones()
+    least = job.generation * GENERATION
+    rows = [
+        Row(id=item, epoch=max(buried.get(item, 0), least), since_s=tx.now_s, revision=1)
+        for item in sorted(items - known.keys())
+    ]
+    if job.kind == "PartitionSet":
+        return rows  # The count says it.
+    return rows + [
+        msgspec.structs.replace(row, retiring=not row.retiring, revision=row.revision + 1)
+        for item, row in known.items()
+        if row.retiring == (item in items)
+    ]
+
+
+def release_brake(tx: Transaction, name: str) -> SetRow:
+    """Let a ring move what vanished members held: somebody has looked, and they are gone."""
+    job = msgspec.structs.replace(_job(tx, name), brake_released_s=tx.now_s)
+    job = msgspec.structs.replace(job, revision=job.revision + 1)
+    tx.write_job(job)
+    tx.write_lines([_set_line(tx, job, "brake released")])
+    return job
+
+
+def pause_set(tx: Transaction, name: str, paused: bool, *, everything: bool = False) -> SetRow:
+    """Hold new moves back, with `everything` also recovery; or let them go on. Kept in the store."""
+    job, halted = _job(tx, name), paused and everything
+    if (job.paused, job.halted) == (paused, halted):
         return job
-    changed = msgspec.structs.replace(job, paused=paused, revision=job.revision + 1)
+    changed = msgspec.structs.replace(job, paused=paused, halted=halted, revision=job.revision + 1)
     tx.write_job(changed)
-    tx.write_lines([_set_line(tx, changed, "paused" if paused else "resumed")])
+    tx.write_lines([_set_line(tx, changed, f"paused{', recovery too' if halted else ''}" if paused else "resumed")])
     return changed
 
 
@@ -132,7 +193,9 @@ def take_heartbeat(tx: Transaction, name: str, member: str, said: Heartbeat) -> 
     rows = tx.rows_for(member, [hold.item for hold in said.holds])
     targets = {row.target for row in rows.values() if row.target is not None}
     members = {each: known for each in sorted({member, *targets}) if (known := tx.member(each)) is not None}
-    taken = beat(job, members, rows, member, said, tx.now_s)
+    strange = {hold.item for hold in said.holds} - rows.keys()
+    buried = tx.tombstones() if strange else {}
+    taken = beat(job, members, rows, member, said, tx.now_s, buried)
     if taken.ahead is not None:
         return _renew_generation(tx, job, own, said.seq, taken.ahead)
     tx.write_member(taken.member)
@@ -173,14 +236,16 @@ def apply_plan(
     """Write a leader's plan, made from rows at the revisions seen; a late leader writes nothing at all."""
     if tx.leader().term != term:
         raise Conflict(f"term {term} is over: {tx.leader().holder or 'nobody'} leads with term {tx.leader().term}")
-    job, rows, members = _job(tx, name), tx.rows(), tx.members()
+    wanted = list(steps)
+    # Only what the plan names is read again, whoever owns it.
+    job, rows, members = _job(tx, name), tx.rows_for("", [each.partition for each in wanted]), tx.members()
     now_s = tx.now_s
     standings = {each: standing(member, now_s) for each, member in members.items()}
     changed: dict[str, Row] = {}
     buried: list[Row] = []
     journal: list[tuple[str, Action]] = []
     refused: dict[str, str] = {}
-    for each in steps:
+    for each in wanted:
         row = rows.get(each.partition)
         if row is None or row.revision != seen.get(each.partition):
             refused[each.partition] = "it has changed since the plan was made"
@@ -196,22 +261,33 @@ def apply_plan(
                 refused[each.partition] = action.reason
     _write(tx, rows, changed, tuple(journal), term=term)
     tx.bury_rows(buried)
-    _remember_longest(tx, job)
+    begun = sum(isinstance(action, Wrote) and action.transition is Transition.T3 for _, action in journal)
+    _keep_ledger(tx, job, begun)
+    _remember_longest(tx, _job(tx, name))
     return Applied(len(changed) + len(buried), refused)
+
+
+def _keep_ledger(tx: Transaction, job: SetRow, begun: int) -> None:
+    """Note when moves began, for as long as a cooldown or a budget of the set counts them."""
+    guards = job.guards
+    counted_s = max([float(guards.cooldown_seconds), *(float(each.window_seconds) for each in guards.budgets)])
+    if begun and counted_s:
+        kept = tuple(at_s for at_s in job.started if at_s > tx.now_s - counted_s)
+        changed = msgspec.structs.replace(job, started=kept + (tx.now_s,) * begun, revision=job.revision + 1)
+        tx.write_job(changed)
 
 
 def _event(job: SetRow, row: Row, wanted: Step, standings: Mapping[str, Standing], now_s: float, number: int) -> Event:
     """Put a planned step into the words of the protocol, with what this transaction knows."""
     nobody = Standing("", 0, active=False)
-    within = int(row.id) < job.count if row.id.isdigit() else True
+    within = is_wanted(job, row)
     target = standings.get(wanted.target or "", Standing(wanted.target or "", 0, active=False))
     owner = standings.get(row.owner or "", nobody)
     match wanted.kind:
         case StepKind.ASSIGN:
             blocked = "nothing is granted in a quarantine" if now_s < job.quarantine_until_s else ""
-            return Grant(
-                to=target, now_s=now_s, lease_s=job.terms.lease_s, blocked=blocked, plan=number, reason=wanted.reason
-            )
+            grant_s, reason = job.terms.grant_s, wanted.reason
+            return Grant(to=target, now_s=now_s, lease_s=grant_s, blocked=blocked, plan=number, reason=reason)
         case StepKind.RELEASE if row.state is OwnerState.ASSIGNED:
             reason = RETIREMENT if not within else wanted.reason
             return Ask(target=wanted.target, now_s=now_s, release_s=job.terms.release_s, reason=reason, plan=number)
@@ -225,7 +301,8 @@ def _event(job: SetRow, row: Row, wanted: Step, standings: Mapping[str, Standing
         case StepKind.UNASSIGN:
             successor = owner.incarnation > (row.owner_incarnation or 0)
             reason = row.reason if row.reason == RETIREMENT else wanted.reason
-            return Expire(now_s=now_s, grace_s=job.terms.grace_s, successor=successor, reason=reason)
+            over = not job.terms.leased and not owner.active
+            return Expire(now_s=now_s, grace_s=job.terms.grace_s, successor=successor, over=over, reason=reason)
         case StepKind.RETIRE:
             return Retire(within_count=within)
 

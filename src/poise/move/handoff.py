@@ -115,11 +115,12 @@ class Retarget(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Expire(msgspec.Struct, frozen=True, kw_only=True):
-    """T7: lease and grace are over."""
+    """T7: lease and grace are over; or the item has no lease, and its owner is gone (`over`)."""
 
     now_s: float
     grace_s: float
     successor: bool = False
+    over: bool = False
     reason: str = ""
 
 
@@ -266,7 +267,7 @@ def _expire(row: Row, event: Expire) -> Outcome:
     """T7: owned -> Unassigned, once store time >= lease_until + grace."""
     if row.state not in OWNED:
         return _refuse(row, f"it is {row.state}")
-    if event.now_s < row.lease_until_s + event.grace_s:
+    if not event.over and event.now_s < row.lease_until_s + event.grace_s:
         return _refuse(row, "its lease and grace are not over")
     target = row.owner if row.target is None and event.successor and row.reason != RETIREMENT else row.target
     return _free(row, Transition.T7, row.owner, target, None, event.reason, event.now_s)

@@ -22,6 +22,7 @@ from poise.model.ownership import (
     Row,
     SetRow,
     Word,
+    is_wanted,
 )
 from poise.move.handoff import Action, Grant, Refused, Say, Standing, step
 
@@ -73,11 +74,18 @@ def standing(member: MemberRow, now_s: float) -> Standing:
 
 
 def beat(
-    job: SetRow, members: Mapping[str, MemberRow], rows: Mapping[str, Row], name: str, said: Heartbeat, now_s: float
+    job: SetRow,
+    members: Mapping[str, MemberRow],
+    rows: Mapping[str, Row],
+    name: str,
+    said: Heartbeat,
+    now_s: float,
+    buried: Mapping[str, int] = {},
 ) -> Beaten:
     """Take one heartbeat. Order: who speaks, in which order, then each sentence, then the reply.
 
-    `rows` holds at least what the member owns and what it names; `members` at least itself and the targets of those.
+    `rows` holds at least what the member owns and what it names, `members` at least itself and the targets of those,
+    and `buried` the epochs of tombstones where it names what has no row.
     """
     member = members[name]
     if (said.incarnation, said.process) != (member.incarnation, member.process):
@@ -95,6 +103,9 @@ def beat(
         leaving=said.leaving,
         lease_until_s=now_s + job.terms.lease_s,
     )
+    strange = [hold.epoch for hold in said.holds if hold.item not in rows and hold.epoch > buried.get(hold.item, 0)]
+    if strange:
+        return Beaten(_reply(member, rows, now_s), member, ahead=max(strange) // GENERATION)
     taken = _take(job, {**members, name: heard}, rows, name, said, now_s)
     if taken.ahead is not None:
         return taken
@@ -149,10 +160,15 @@ def _restart_until_s(job: SetRow, said: Heartbeat, now_s: float) -> float | None
 def _fuse(job: SetRow, members: Mapping[str, MemberRow], row: Row, now_s: float) -> tuple[Row, tuple[Action, ...]]:
     """T5 and T1 in one transaction: the target gets what it was promised, if it can take it now."""
     target = members.get(row.target) if row.target is not None else None
-    beyond = row.id.isdigit() and int(row.id) >= job.count
-    if target is None or beyond or job.paused or not standing(target, now_s).takes or now_s < job.quarantine_until_s:
+    if (
+        target is None
+        or not is_wanted(job, row)
+        or job.paused
+        or not standing(target, now_s).takes
+        or now_s < job.quarantine_until_s
+    ):
         return row, ()
-    grant = Grant(to=standing(target, now_s), now_s=now_s, lease_s=job.terms.lease_s, plan=row.plan, reason=row.reason)
+    grant = Grant(to=standing(target, now_s), now_s=now_s, lease_s=job.terms.grant_s, plan=row.plan, reason=row.reason)
     after, actions = step(row, grant)
     assert after is not None
     return after, tuple(action for action in actions if not isinstance(action, Refused))

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import msgspec
 
-from poise.model.ownership import RELEASING
-from poise.move.executor import snapshot
-from poise.move.heartbeat import standing
+from poise.hold.holding import Phase
+from poise.model.ownership import Line, OwnerState
 from poise.move.verify import verify
-from poise.sim.drill_world import SET, Chance, DrillWorld, Observer, Process
+from poise.sim.drill_checks import (
+    Watcher,
+    fewest_requests,
+    is_steady,
+    look,
+    restless,
+    too_many_requests,
+    unsettled,
+)
+from poise.sim.drill_faults import FAULTS, RECOVERY_S, befall, heal
+from poise.sim.drill_values import SET, TERMS, Chance
+from poise.sim.drill_world import DrillWorld
 
 _QUIET_S = 120.0  # Faults stop so long before the end: time enough for everything to settle.
+_PEACE_S = 20.0  # Faults begin so late: everything has been placed by then.
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -21,131 +32,73 @@ class Verdict(msgspec.Struct, frozen=True):
     story: list[str]
     faults: dict[str, int]
     handovers: int
-
-
-class _Watcher(Observer):
-    """Judges every start of work: no second owner that was not frozen, and epochs that only grow."""
-
-    def __init__(self) -> None:
-        self.broken: list[tuple[str, str]] = []
-        self.epochs: dict[str, int] = {}
-
-    def started(self, world: DrillWorld, process: Process, item: str, epoch: int) -> None:
-        """Look for somebody else who acts on the item, and for a larger epoch before."""
-        for other in world.processes:
-            if other is not process and _acts(other, item):
-                told = f"{item} acted on by {process.name} (process {process.number}) and {other.name} ({other.number})"
-                self.broken.append((item, f"{world.now_s:.3f} s: {told}"))
-        if epoch <= self.epochs.get(item, 0):
-            self.broken.append((item, f"{world.now_s:.3f} s: {item} begun at epoch {epoch} after {self.epochs[item]}"))
-        self.epochs[item] = max(epoch, self.epochs.get(item, 0))
-
-
-def _acts(process: Process, item: str) -> bool:
-    """Say whether a process works on an item and is to blame: one that overslept is not, until it has stopped."""
-    return process.alive and not process.frozen and item in process.acting and item not in process.overslept
+    unowned_max_s: float
 
 
 def drill(seed: int, *, minutes: float = 5.0, members: int = 8, items: int = 64) -> Verdict:
     """Run one seeded world and judge it."""
-    watcher = _Watcher()
+    watcher = Watcher(items)
     world = DrillWorld(seed, members, items, watcher)
-    until_s, faults = minutes * 60, dict[str, int]()
-    draw = Chance(seed + 2**32)
     names = [f"m{number}" for number in range(members)]
-    world.run_until(min(20.0, until_s))
-    while world.now_s < until_s - _QUIET_S:
-        world.run_until(world.now_s + draw.between(1.0, 12.0))
-        verb = _FAULTS[draw.below(len(_FAULTS))]
-        faults[verb] = faults.get(verb, 0) + 1
-        _befall(world, verb, draw, names)
-        _keep_budgets(world, watcher)
-    _heal(world, names)
-    world.run_until(max(until_s, world.now_s + _QUIET_S))
-    broken = watcher.broken + _unsettled(world, items)
-    sound = verify(world.store.journal(SET, most=1_000_000))
+    faults = _trouble(world, Chance(seed + 2**32), names, minutes * 60 - _QUIET_S)
+    broken = watcher.broken
+    broken += _settle(world, names, items)
+    watcher.judge_gaps(world, names)
+    lines = _lines(world)
+    sound = verify(lines)
     if sound is not None:
         broken.append((sound.line.item, f"the journal: {sound}"))
-    handovers = sum(line.transition == "released" for line in world.store.journal(SET, most=1_000_000))
-    return Verdict(seed, [text for _, text in broken], _story(world, broken), faults, handovers)
+    handovers = sum(line.transition == "released" for line in lines)
+    told = [text for _, text in broken]
+    return Verdict(seed, told, _story(world, broken), faults, handovers, round(watcher.unowned_max_s, 3))
 
 
-_FAULTS = ("crash", "restart", "twin", "freeze", "long freeze", "cut", "store away", "leader crash", "store step")
+def _trouble(world: DrillWorld, draw: Chance, names: list[str], until_s: float) -> dict[str, int]:
+    """Let faults befall the world until an instant, and end them all then."""
+    counts: dict[str, int] = {}
+    world.until_s = until_s
+    world.run_until(min(_PEACE_S, until_s))
+    while world.now_s < until_s:
+        world.run_until(world.now_s + draw.between(1.0, 12.0))
+        verb = FAULTS[draw.below(len(FAULTS))]
+        counts[verb] = counts.get(verb, 0) + 1
+        befall(world, verb, draw, names)
+    heal(world, names)
+    return counts
 
 
-def _befall(world: DrillWorld, verb: str, draw: Chance, names: list[str]) -> None:
-    """Do one fault to the world."""
-    running = world.running()
-    victim = running[draw.below(len(running))] if running else None
-    match verb:
-        case "crash" | "restart" if victim is not None:
-            world.crash(victim)
-            delay_s = draw.between(0.1, 2.0) if verb == "restart" else draw.between(5.0, 30.0)
-            world.after(delay_s, lambda: world.start(victim.name))
-        case "twin":
-            world.start(names[draw.below(len(names))])
-        case "freeze" | "long freeze" if victim is not None:
-            world.freeze(victim)
-            longest_s = 5.0 if verb == "freeze" else 40.0
-            world.after(draw.between(1.0, longest_s), lambda: world.thaw(victim))
-        case "cut" if victim is not None:
-            victim.cut_until_s = world.now_s + draw.between(1.0, 25.0)
-        case "store away":
-            world.away_until_s = world.now_s + draw.between(0.5, 15.0)
-        case "leader crash":
-            world.replace_coordinator()
-        case "store step":
-            world.store_step_s += draw.between(0.0, 0.2)
-        case _:
-            pass
+def _settle(world: DrillWorld, names: list[str], items: int) -> list[tuple[str, str]]:
+    """Let a healed world come to rest, and judge how: with the fewest hand-overs, evenly, and then with no more."""
+    healed_s, end_s = world.now_s, world.now_s + _QUIET_S
+    while not is_steady(world, names, healed_s):
+        if world.now_s > healed_s + 2 * RECOVERY_S:
+            return [("", f"{world.now_s:.3f} s: faults are over, and not everybody is back")]
+        world.run_until(world.now_s + 0.5)
+    facts, before = look(world), world.store.length()
+    # What was lost or late just before may still cost somebody a lease.
+    world.run_until(max(world.now_s, healed_s + TERMS.lease_s + TERMS.grace_s))
+    while world.now_s < end_s - RECOVERY_S and not _rests(world, items):
+        world.run_until(world.now_s + 2.0)
+    broken, done = unsettled(world, items), world.store.length()
+    world.run_until(end_s)
+    lines = _lines(world)
+    return [*broken, *too_many_requests(lines[before:], fewest_requests(facts, names)), *restless(lines[done:])]
 
 
-def _heal(world: DrillWorld, names: list[str]) -> None:
-    """End all faults; whoever is missing comes back."""
-    world.away_until_s, world.calm = 0.0, True
-    for process in world.processes:
-        process.cut_until_s = 0.0
-        world.thaw(process)
-    there = {process.name for process in world.running() if not process.holding.ended}
-    for name in names:
-        if name not in there:
-            world.start(name)
+def _rests(world: DrillWorld, items: int) -> bool:
+    """Say whether all is worked on as it should be and nobody is about to begin or to stop anything."""
+    acting = all(
+        piece.phase is Phase.ACTING for process in world.running() for piece in process.holding.pieces.values()
+    )
+    return (
+        acting
+        and not unsettled(world, items)
+        and all(row.confirmed for row in look(world).rows.values() if row.state is not OwnerState.UNASSIGNED)
+    )
 
 
-def _keep_budgets(world: DrillWorld, watcher: _Watcher) -> None:
-    """Judge that no more hand-overs by live owners are under way than the set allows; the others are recovery."""
-    facts = world.store.transact(SET, lambda tx: snapshot(tx, SET))
-    live = {(each.name, each.incarnation) for each in facts.members.values() if standing(each, facts.now_s).active}
-    moving = [
-        row
-        for row in facts.rows.values()
-        if row.state in RELEASING and (row.owner, row.owner_incarnation) in live and facts.now_s < row.lease_until_s
-    ]
-    most = facts.job.guards.moves_in_flight_max
-    if most is not None and len(moving) > most:
-        watcher.broken.append(
-            (moving[0].id, f"{world.now_s:.3f} s: {len(moving)} hand-overs under way, {most} allowed")
-        )
-
-
-def _unsettled(world: DrillWorld, items: int) -> list[tuple[str, str]]:
-    """Judge the end: everything is worked on by exactly one, loads are floor or ceiling."""
-    actors: dict[str, list[str]] = {}
-    loads: dict[str, int] = {}
-    for process in world.running():
-        if not process.holding.ended:
-            loads.setdefault(process.name, 0)
-        for item in process.acting:
-            actors.setdefault(item, []).append(process.name)
-            loads[process.name] = loads.get(process.name, 0) + 1
-    broken = [
-        (item, f"at the end {item} is worked on by {actors.get(item, [])}")
-        for item in map(str, range(items))
-        if len(actors.get(item, [])) != 1
-    ]
-    if not broken and max(loads.values()) - min(loads.values()) > 1:
-        broken.append(("", f"at the end the loads are {sorted(loads.values())}"))
-    return broken
+def _lines(world: DrillWorld) -> list[Line]:
+    return world.store.journal(SET, most=1_000_000)
 
 
 def _story(world: DrillWorld, broken: list[tuple[str, str]]) -> list[str]:

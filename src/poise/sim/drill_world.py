@@ -1,23 +1,25 @@
-"""A seeded world of faults around the real coordinator, the real transactions and the real member state machine.
+"""A seeded world of faults around the real coordinators, the real transactions and the real member state machine.
 
 Time is virtual: a heap of what happens next. Messages are delayed, lost or refused; processes crash, restart, meet
-twins of their name, and freeze longer than their leases; clocks run at rates of their own; the store is away, or its
-clock steps forward.
+twins of their name, and freeze longer than their leases; clocks run at rates of their own, and wall clocks jump; the
+store is away, or its clock steps forward; leaders crash, or freeze between reading and writing.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from poise.decide.draw import below, words
 from poise.errors import Conflict, Unavailable
 from poise.hold.holding import (
     Finish,
     Holding,
     Order,
+    Phase,
+    Piece,
     Start,
     end,
     hear,
@@ -27,69 +29,57 @@ from poise.hold.holding import (
     watch,
 )
 from poise.jobs.coordinator import Coordinator
-from poise.model.ownership import Heartbeat, Reply, SetRow, Terms
+from poise.model.ownership import Heartbeat, Reply, SetRow
 from poise.move.executor import put_set, register_member, take_heartbeat
 from poise.move.heartbeat import Stale, Superseded
-from poise.stores.memory import MemoryStore
+from poise.sim.drill_store import Mishap, UnsteadyStore
+from poise.sim.drill_values import (
+    LOOK_S,
+    MARGIN_S,
+    MISHAPS_IN,
+    PERIOD_S,
+    RATE_ERROR,
+    SET,
+    SLOW_ONE_IN,
+    SLOW_S,
+    STOP_S,
+    TERMS,
+    TRAVEL_S,
+    Chance,
+    Leader,
+    Process,
+    Trouble,
+)
+from poise.stores.base import Answer, Transaction
 
-SET = "drill"
-TERMS = Terms(lease_s=10, grace_s=2, release_s=10)
-MARGIN_S, STOP_S = 1.0, 1.0
-_PERIOD_S = TERMS.lease_s / 3
+_FINISH_S = 3.0
 _TICK_S = 1e-6  # An alarm rings just after its instant: rounding must not ring it just before.
-
-
-class Chance:
-    """One stream of draws: the same seed gives the same world everywhere."""
-
-    def __init__(self, seed: int) -> None:
-        """Begin the stream of a seed."""
-        self._stream: Iterator[int] = words("drill", str(seed))
-
-    def below(self, bound: int) -> int:
-        """Draw one of 0 … bound - 1."""
-        return below(self._stream, bound)
-
-    def between(self, low_s: float, high_s: float) -> float:
-        """Draw a length of time."""
-        return low_s + (high_s - low_s) * self.below(2**20) / 2**20
-
-
-class Process(msgspec.Struct):
-    """One process of a member: its state machine, its own clock, and what befalls it."""
-
-    name: str
-    number: int
-    holding: Holding
-    rate: float
-    alive: bool = True
-    frozen: bool = False
-    cut_until_s: float = 0.0
-    fence_s: float | None = None  # The instant of its own clock for which its alarm is set.
-    acting: dict[str, int] = msgspec.field(default_factory=dict)
-    overslept: set[str] = msgspec.field(default_factory=set)  # What it did when it froze, until it has stopped that.
-    waiting: list[Callable[[], None]] = msgspec.field(default_factory=list)
+_DAWN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class DrillWorld:
     """Everything that happens, in order of virtual time."""
 
     def __init__(self, seed: int, members: int, items: int, observer: Observer) -> None:
-        """Set the stage: a set, a coordinator, and members that have yet to register."""
+        """Set the stage: a set, two coordinators, and members that have yet to register."""
         self.chance = Chance(seed)
-        self.now_s, self.store_step_s, self.away_until_s = 0.0, 0.0, 0.0
+        self.now_s, self.until_s, self.away_until_s = 0.0, 0.0, 0.0
+        self.stepped_s, self.step_next_s = 0.0, 0.0
         self.calm = False
+        self.troubles: list[Trouble] = []
         self._queue: list[tuple[float, int, Callable[[], None]]] = []
         self._count = 0
-        self.store = MemoryStore(lambda: self.now_s + self.store_step_s)
+        self._leading: Leader | None = None  # Whose cycle is going on.
+        self._speaking = ""  # Whose heartbeat is going on.
+        self.store = UnsteadyStore(lambda: self.now_s + self.stepped_s, self._mishap)
         self.observer = observer
         self.processes: list[Process] = []
-        self._leaders = 0
-        self.coordinator = self._new_coordinator()
-        self.store.transact(SET, lambda tx: put_set(tx, SetRow(name=SET, count=items, terms=TERMS)))
+        self.leaders: list[Leader] = []
+        self.store.look(SET, lambda tx: put_set(tx, SetRow(name=SET, count=items, terms=TERMS)))
         for number in range(members):
             self.start(f"m{number}")
-        self.after(0.1, self._lead)
+        for _ in range(2):
+            self.start_leader()
 
     def after(self, delay_s: float, what: Callable[[], None]) -> None:
         """Let something happen later."""
@@ -97,51 +87,99 @@ class DrillWorld:
         heapq.heappush(self._queue, (self.now_s + delay_s, self._count, what))
 
     def run_until(self, until_s: float) -> None:
-        """Let everything happen up to an instant."""
+        """Let everything happen up to an instant; a leader that froze in the midst of a cycle runs on inside."""
         while self._queue and self._queue[0][0] <= until_s:
             self.now_s, _, what = heapq.heappop(self._queue)
             what()
-        self.now_s = until_s
+        self.now_s = max(self.now_s, until_s)
 
-    def _new_coordinator(self) -> Coordinator:
-        self._leaders += 1
-        return Coordinator(self.store, f"leader-{self._leaders}")
+    def trouble(self, who: str, length_s: float, cost_s: float) -> None:
+        """Note that something goes wrong from now on."""
+        self.troubles.append(Trouble(who, self.now_s, self.now_s + length_s, cost_s))
 
-    def replace_coordinator(self) -> None:
-        """Crash the leader; another one must wait for its term to end."""
-        self.coordinator = self._new_coordinator()
+    def _mishap(self) -> Mishap | None:
+        """Draw what a call of the store comes to; a leader may freeze before it."""
+        leader = self._leading
+        if leader is not None:
+            self._maybe_freeze(leader)
+        if self.calm or (draw := self.chance.below(MISHAPS_IN)) > 2:
+            return None
+        # A member speaks again a period later; a leader looks again, and its own lease may have been at stake.
+        self.trouble(self._speaking, 0.0, PERIOD_S + 2 * TRAVEL_S if self._speaking else LOOK_S)
+        return ("refused", "conflict", "unanswered")[draw]
 
-    def _lead(self) -> None:
-        wake_s = 1.0
+    def start_leader(self) -> None:
+        """Start another process that would lead."""
+        leader = Leader(Coordinator(self.store, f"leader-{len(self.leaders) + 1}"))
+        self.leaders.append(leader)
+        self.after(self.chance.between(0.0, LOOK_S), lambda: self._lead(leader))
+
+    def _lead(self, leader: Leader) -> None:
+        if not leader.alive:
+            return
+        wake_s = LOOK_S
         if self.now_s >= self.away_until_s:
-            wake_s = min(1.0, max(0.1, self.coordinator.cycle(SET).wake_s))
-        self.after(wake_s, self._lead)
+            leader.calls, leader.froze, self._leading = 0, False, leader
+            try:
+                wake_s = self._cycle(leader)
+            except (Conflict, Unavailable):
+                pass
+            finally:
+                self._leading = None
+            if not leader.froze:
+                self.observer.led(self)
+        self.after(wake_s, lambda: self._lead(leader))
+
+    def _cycle(self, leader: Leader) -> float:
+        """Run one cycle; a change wakes a leader soon, but not at once: what comes meanwhile is planned together."""
+        cycle = leader.coordinator.cycle(SET, _DAWN + timedelta(seconds=self.now_s + leader.jumped_s))
+        if not cycle.leads:
+            return cycle.wake_s
+        return min(LOOK_S, max(self.chance.between(0.05, LOOK_S), cycle.wake_s))
+
+    def _maybe_freeze(self, leader: Leader) -> None:
+        """Freeze a leader between two calls of its cycle: the world goes on, and another one is elected."""
+        leader.calls += 1
+        if leader.freeze_at and leader.calls >= leader.freeze_at:
+            leader.freeze_at, leader.froze, self._leading = 0, True, None
+            self.run_until(self.now_s + leader.freeze_s)
+            self._leading = leader
 
     def start(self, name: str) -> None:
         """Start a process of a name; it registers as soon as it reaches the store."""
-        rate = 1 + (self.chance.below(2001) - 1000) / 1_000_000
+        rate = 1 + RATE_ERROR * (self.chance.below(2001) - 1000) / 1000
         number = len(self.processes) + 1
         process = Process(name, number, Holding(process=f"p{number}", incarnation=0, margin_s=MARGIN_S), rate)
         self.processes.append(process)
-        self.after(self.chance.between(0.0, 1.0), lambda: self._register(process))
+        self.after(self.chance.between(0.0, 1.0), lambda: self._do(process, lambda: self._register(process)))
 
     def _register(self, process: Process) -> None:
-        if not process.alive:
-            return
-        if self._unreachable(process):
-            self.after(1.0, lambda: self._register(process))
-            return
         asked = process.holding.process
-        row = self.store.transact(SET, lambda tx: register_member(tx, SET, process.name, asked))
+        try:
+            row = self._call(process, lambda tx: register_member(tx, SET, process.name, asked))
+        except (Conflict, Unavailable):
+            self.after(1.0, lambda: self._do(process, lambda: self._register(process)))
+            return
         process.holding = msgspec.structs.replace(process.holding, incarnation=row.incarnation)
-        self._do(process, lambda: self._beat(process))
-
-    def _unreachable(self, process: Process) -> bool:
-        return self.now_s < max(self.away_until_s, process.cut_until_s)
+        self._beat(process)
 
     def local_s(self, process: Process) -> float:
-        """Read a process's own clock."""
+        """Read a process's own clock, which counts and is never set."""
         return self.now_s * process.rate
+
+    def wall_s(self, process: Process) -> float:
+        """Read a process's wall clock, which people and programs set."""
+        return self.now_s + process.jumped_s
+
+    def _call(self, process: Process, work: Callable[[Transaction], Answer]) -> Answer:
+        """Let a process reach the store, where it can."""
+        if self.now_s < max(self.away_until_s, process.cut_until_s):
+            raise Unavailable("the store cannot be reached")
+        before, self._leading, self._speaking = self._leading, None, process.name
+        try:
+            return self.store.transact(SET, work)
+        finally:
+            self._leading, self._speaking = before, ""
 
     def _do(self, process: Process, what: Callable[[], None]) -> None:
         """Let a process act now, or when it is no longer frozen."""
@@ -152,29 +190,35 @@ class DrillWorld:
 
     def _beat(self, process: Process) -> None:
         """Send a heartbeat; its answer comes late, or never."""
-        if not process.alive or process.holding.ended:
+        if process.holding.ended:
             return
         process.holding, said = speak(process.holding)
         sent_s = self.local_s(process)
-        self.after(self.chance.between(0.0, 0.3), lambda: self._arrive(process, said, sent_s))
-        self.after(_PERIOD_S / process.rate, lambda: self._do(process, lambda: self._beat(process)))
-        self._plan_fence(process)
+        self.after(self.chance.between(0.0, TRAVEL_S), lambda: self._arrive(process, said, sent_s))
+        self.after(PERIOD_S / process.rate, lambda: self._do(process, lambda: self._beat(process)))
 
     def _arrive(self, process: Process, said: Heartbeat, sent_s: float) -> None:
-        if self._unreachable(process) or self._lost():
+        """Take a heartbeat that is on its way: also one whose sender has died or frozen since."""
+        if self._lost(process):
             return
         try:
-            answer = self.store.transact(SET, lambda tx: take_heartbeat(tx, SET, process.name, said))
+            answer = self._call(process, lambda tx: take_heartbeat(tx, SET, process.name, said))
         except (Conflict, Unavailable):
             return
-        if not self._lost():
-            slow = not self.calm and self.chance.below(30) == 0
-            delay_s = self.chance.between(2.0, 9.0) if slow else self.chance.between(0.0, 0.3)
-            self.after(delay_s, lambda: self._do(process, lambda: self._hear(process, answer, sent_s)))
+        if self._lost(process):
+            return
+        delay_s = self.chance.between(0.0, TRAVEL_S)
+        if not self.calm and self.chance.below(SLOW_ONE_IN) == 0:
+            delay_s = self.chance.between(2.0, SLOW_S)
+            self.trouble(process.name, delay_s, PERIOD_S)
+        self.after(delay_s, lambda: self._do(process, lambda: self._hear(process, answer, sent_s)))
 
-    def _lost(self) -> bool:
+    def _lost(self, process: Process) -> bool:
         """Lose one message in twenty, while faults last."""
-        return not self.calm and self.chance.below(20) == 0
+        if self.calm or self.chance.below(20) > 0:
+            return False
+        self.trouble(process.name, 0.0, PERIOD_S + 2 * TRAVEL_S)
+        return True
 
     def _hear(self, process: Process, answer: Reply | Superseded | Stale, sent_s: float) -> None:
         self._look(process)
@@ -184,7 +228,7 @@ class DrillWorld:
         elif isinstance(answer, Reply):
             process.holding, orders = hear(process.holding, answer, sent_s, self.local_s(process))
             self._obey(process, orders)
-            self._look(process)
+            self._plan_fence(process)
 
     def _look(self, process: Process) -> None:
         """Let a process look at its clock and stop what it may no longer do."""
@@ -208,9 +252,9 @@ class DrillWorld:
         for order in orders:
             if isinstance(order, Start):
                 process.acting[order.item] = order.epoch
-                self.observer.started(self, process, order.item, order.epoch)
+                self.observer.begun(self, process, order.item, order.epoch)
             else:
-                longest_s = STOP_S if not isinstance(order, Finish) else 3 * STOP_S
+                longest_s = _FINISH_S if isinstance(order, Finish) else STOP_S
                 self.after(self.chance.between(0.0, longest_s), lambda order=order: self._stopped(process, order))  # type: ignore[misc]  # Bound now.
 
     def _stopped(self, process: Process, order: Order) -> None:
@@ -219,26 +263,35 @@ class DrillWorld:
             if process.acting.get(order.item) == order.epoch:
                 del process.acting[order.item]
                 process.overslept.discard(order.item)
+                self.observer.idle(self, process, [order.item])
 
         self._do(process, tell)
 
     def crash(self, process: Process) -> None:
         """Kill a process: what it did ends at once."""
         process.alive = False
+        self.observer.idle(self, process, process.acting)
         process.acting.clear()
 
     def freeze(self, process: Process) -> None:
         """Stop a process without its noticing."""
         process.frozen = True
+        self.observer.idle(self, process, process.acting)
 
     def thaw(self, process: Process) -> None:
-        """Let a frozen process go on: it looks at its clock first, then finds everything that waited."""
+        """Let a frozen process go on: it looks at its clock first, then finds everything that waited.
+
+        What it may no longer do by then it has overslept, and is not to blame for until it has stopped; what it may
+        still do is its own as before.
+        """
         if not process.alive or not process.frozen:
             return
         process.frozen = False
-        process.overslept |= set(process.acting)
         waiting, process.waiting = process.waiting, []
         self._look(process)
+        pieces = process.holding.pieces
+        process.overslept = {item for item in process.acting if not _may_act(pieces.get(item))}
+        self.observer.resumed(self, process, [item for item in process.acting if item not in process.overslept])
         for what in waiting:
             self._do(process, what)
 
@@ -247,8 +300,21 @@ class DrillWorld:
         return [process for process in self.processes if process.alive and not process.frozen]
 
 
-class Observer:
-    """Hears of every start of work; the checkers are such observers."""
+def _may_act(piece: Piece | None) -> bool:
+    return piece is not None and piece.phase in (Phase.ACTING, Phase.FINISHING)
 
-    def started(self, world: DrillWorld, process: Process, item: str, epoch: int) -> None:
+
+class Observer:
+    """Hears of all that matters to a judge; the checkers are such observers."""
+
+    def begun(self, world: DrillWorld, process: Process, item: str, epoch: int) -> None:
         """Work has begun."""
+
+    def resumed(self, world: DrillWorld, process: Process, items: Iterable[str]) -> None:
+        """A process goes on with what it still may do."""
+
+    def idle(self, world: DrillWorld, process: Process, items: Iterable[str]) -> None:
+        """A process no longer works on these: it has stopped, crashed or frozen."""
+
+    def led(self, world: DrillWorld) -> None:
+        """A cycle of a leader is over, in one instant."""

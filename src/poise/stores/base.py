@@ -9,11 +9,14 @@
 4. **Store time.** `now_s` grows with real time, also while the machine is suspended, and no setting of a wall clock
    changes it. It is read after the transaction has the set for itself.
 5. **Nothing is forgotten.** Members are never deleted. A row leaves only as a tombstone, which keeps its epoch.
-6. **The journal is part of the transaction**: a transition is there if and only if its line is.
+6. **The journal is part of the transaction**: a transition is there if and only if its line is. Lines carry the version
+   of their commit, and whoever has read all lines up to a version has missed none.
 7. **`Unavailable`** is raised where the store cannot be asked or does not answer in time. Whether the work was written
    is then unknown: observe again.
 8. **Waking.** `wait` returns when something other than a renewal was committed since the given version, by any
    process, or after a timeout.
+9. **Viewing.** `view` reads one set as it was at one instant. It waits for no transaction and holds none up. What it
+   read may have changed since: whoever writes because of it compares and sets. Nothing can be written in it.
 """
 
 from __future__ import annotations
@@ -80,6 +83,12 @@ class Transaction(Protocol):
     def write_lines(self, lines: Iterable[Line]) -> None:
         """Append to the journal."""
 
+    def note(self, key: str) -> str | None:
+        """Read a text that belongs to this set, such as its document."""
+
+    def write_note(self, key: str, text: str | None) -> None:
+        """Write a text that belongs to this set; None takes it away."""
+
 
 class Store(Protocol):
     """A place for sets."""
@@ -87,14 +96,20 @@ class Store(Protocol):
     def transact(self, name: str, work: Callable[[Transaction], Answer]) -> Answer:
         """Run work on one set, alone, and commit it; on `Conflict` or any other error nothing is written."""
 
+    def view(self, name: str, work: Callable[[Transaction], Answer]) -> Answer:
+        """Run work that only reads on one set, as it was at one instant, beside all transactions."""
+
     def sets(self) -> list[str]:
-        """Name all sets."""
+        """Name all sets that have not ended."""
 
     def journal(self, name: str, item: str | None = None, after: int = 0, most: int = 1000) -> list[Line]:
         """Read lines of the journal in their order."""
 
+    def events(self, after: tuple[int, int], most: int = 1000) -> list[Line]:
+        """Read lines of all sets in the order of their commits, after one with this version and number."""
+
     def version(self) -> int:
-        """Give a number that changes whenever something was committed."""
+        """Give a number that grows with every commit that changed more than leases."""
 
     def wait(self, version: int, timeout_s: float) -> int:
         """Wait until the version differs from the one given, or for the timeout; answer the version now."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
+from poise.clock import boot_s
 from poise.errors import invalid
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -27,12 +27,7 @@ def this_machine() -> Machine:
     if not _BOOT_ID.exists():
         raise invalid("$.db", "SQLite stores need Linux: its boot id and its boot-time clock measure the leases")
     machine_id = next((text for path in _MACHINE_IDS if (text := _read(path))), "")
-    return Machine(machine_id=machine_id, boot_id=_read(_BOOT_ID), clock=boot_clock_s)
-
-
-def boot_clock_s() -> float:
-    """Count the seconds since this machine started, those asleep included."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
+    return Machine(machine_id=machine_id, boot_id=_read(_BOOT_ID), clock=boot_s)
 
 
 def _read(path: Path) -> str:

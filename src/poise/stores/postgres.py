@@ -22,7 +22,16 @@ from poise.stores.batches import Batches, Piece, fail
 from poise.stores.migrations import MIGRATIONS, Migration
 from poise.stores.postgres_pool import CONNECTIONS_MAX, TURN_S, Connection, Pool
 from poise.stores.postgres_rows import PostgresTransaction, identity, in_postgres
-from poise.stores.tables import READ_SETS, READ_VERSION, job_of, journal_statement, lines_of, number_of
+from poise.stores.tables import (
+    READ_EVENTS,
+    READ_SETS,
+    READ_VERSION,
+    events_of,
+    job_of,
+    journal_statement,
+    lines_of,
+    number_of,
+)
 from poise.stores.waking import Bell
 
 _CHANNEL = "poise"
@@ -32,7 +41,7 @@ _AGAIN_S = 1.0  # How long the listener rests before it connects again.
 
 _FACTS = """SELECT CAST(extract(epoch FROM clock_timestamp()) AS DOUBLE PRECISION), {server},
     (SELECT server FROM poise_origins WHERE set_name = asked.set_name),
-    (SELECT value FROM poise_meta WHERE key = 'schema'), poise_sets.body, poise_sets.guards
+    (SELECT value FROM poise_meta WHERE key = 'schema'), poise_sets.body
     FROM (SELECT CAST(%s AS TEXT) AS set_name) AS asked LEFT JOIN poise_sets USING (set_name)"""
 
 
@@ -44,7 +53,6 @@ class Facts(NamedTuple):
     before: str | None
     schema: str
     body: str | None
-    guards: str | None
 
 
 class PostgresStore:
@@ -71,14 +79,30 @@ class PostgresStore:
         """Run work on one set under its lock, which the server gives back at the end, whatever happens."""
         return self._batches.do(name, name, work)
 
+    def view(self, name: str, work: Callable[[Transaction], Answer]) -> Answer:
+        """Run work beside the set's lock, on what the server held when the first statement read it."""
+        connection, facts = self._ready(lambda connection: _view(connection, name, self._facts))
+        try:
+            self._check_schema(facts)
+            job = None if facts.body is None else job_of(facts.body)
+            return work(PostgresTransaction(connection, self._pool, name, facts.now_s, job))
+        finally:
+            _roll_back(connection)
+            self._pool.give_back(connection)
+
     def sets(self) -> list[str]:
-        """Name all sets."""
+        """Name all sets that have not ended."""
         return [str(name) for (name,) in self._read(READ_SETS, ())]
 
     def journal(self, name: str, item: str | None = None, after: int = 0, most: int = 1000) -> list[Line]:
         """Read lines of the journal in their order."""
         values = (name, after, most) if item is None else (name, after, item, most)
         return lines_of(name, self._read(journal_statement(item), values))
+
+    def events(self, after: tuple[int, int], most: int = 1000) -> list[Line]:
+        """Read lines of all sets in the order of their commits."""
+        version, number = after
+        return events_of(self._read(READ_EVENTS, (version, version, number, most)))
 
     def version(self) -> int:
         """Count the commits of all processes that changed more than leases."""
@@ -117,9 +141,8 @@ class PostgresStore:
 
     def _write(self, connection: Connection, facts: Facts, pieces: list[Piece]) -> None:
         """Run the works under the set's lock, with savepoints where there are several, and tell after the commit."""
-        if facts.schema != self._schema:
-            raise Unavailable(f"{self._pool.name} was upgraded by a newer Poise: restart this process with it")
-        job = None if facts.body is None else job_of(facts.body, facts.guards)
+        self._check_schema(facts)
+        job = None if facts.body is None else job_of(facts.body)
         start = PostgresTransaction(connection, self._pool, pieces[0].name, facts.now_s, job)
         start.begin_on(facts.server, facts.before)
         start.finish()
@@ -138,6 +161,10 @@ class PostgresStore:
         if grew:
             # Until the server has counted the rows it reads the whole set to find one.
             connection.execute("ANALYZE poise_rows")
+
+    def _check_schema(self, facts: Facts) -> None:
+        if facts.schema != self._schema:
+            raise Unavailable(f"{self._pool.name} was upgraded by a newer Poise: restart this process with it")
 
     def _read(self, statement: str, values: tuple[str | int, ...]) -> list[tuple[object, ...]]:
         return self._use(lambda connection: connection.execute(in_postgres(statement), values).fetchall())
@@ -183,6 +210,12 @@ class PostgresStore:
 def _begin(connection: Connection, name: str, facts: bytes) -> Facts:
     """Take the set's lock, and only then read the time and the rest."""
     connection.execute(f"BEGIN; SELECT pg_advisory_xact_lock({_key(name)})".encode())
+    return msgspec.convert(connection.execute(facts, (name,)).fetchall()[0], Facts)
+
+
+def _view(connection: Connection, name: str, facts: bytes) -> Facts:
+    """Begin to read, without any lock: every statement sees what the first one saw."""
+    connection.execute(b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
     return msgspec.convert(connection.execute(facts, (name,)).fetchall()[0], Facts)
 
 

@@ -11,6 +11,7 @@ from psycopg.pq import TransactionStatus
 from poise.model.ownership import Line, Row, SetRow
 from poise.move.heartbeat import next_generation
 from poise.stores.base import Answer
+from poise.stores.columns import to_json
 from poise.stores.postgres_pool import Connection, Pool
 from poise.stores.tables import SqlTransaction, Value
 
@@ -22,10 +23,11 @@ _WRITE_ORIGIN = (
     "INSERT INTO poise_origins (set_name, server) VALUES (?, ?)"
     " ON CONFLICT (set_name) DO UPDATE SET server = excluded.server"
 )
-# Rows are named twice, so that the server finds each by its key instead of reading the whole set.
+# The rows go over as one JSON text, which costs a client far less than arrays do. They are named once more, so that the
+# server finds each by its key instead of reading the whole set.
 _RENEW_ROWS = b"""UPDATE poise_rows SET lease_until_s = new.lease_until_s, granted_s = new.granted_s
-    FROM unnest(%s::text[], %s::bigint[], %s::bigint[], %s::text[], %s::float8[], %s::float8[])
-        AS new (id, revision, epoch, owner, lease_until_s, granted_s)
+    FROM json_to_recordset(%s) AS new (
+        id text, revision bigint, epoch bigint, owner text, lease_until_s float8, granted_s float8)
     WHERE poise_rows.set_name = %s AND poise_rows.id = ANY (%s) AND poise_rows.id = new.id
         AND poise_rows.revision = new.revision AND poise_rows.epoch = new.epoch
         AND coalesce(poise_rows.owner, '') = new.owner"""
@@ -66,16 +68,18 @@ class PostgresTransaction(SqlTransaction):
     def renew_rows(self, rows: Iterable[Row]) -> None:
         """Renew all rows by one statement: most of what a server does all day is this."""
         wanted = list(rows)
-        values = (
-            [row.id for row in wanted],
-            [row.revision for row in wanted],
-            [row.epoch for row in wanted],
-            [row.owner or "" for row in wanted],
-            [row.lease_until_s for row in wanted],
-            [row.granted_s for row in wanted],
-            self._name,
-            [row.id for row in wanted],
-        )
+        renewals = [
+            {
+                "id": row.id,
+                "revision": row.revision,
+                "epoch": row.epoch,
+                "owner": row.owner or "",
+                "lease_until_s": row.lease_until_s,
+                "granted_s": row.granted_s,
+            }
+            for row in wanted
+        ]
+        values = (to_json(renewals), self._name, [row.id for row in wanted])
         with self._connection.cursor() as cursor:
             written = self._said(lambda: cursor.execute(_RENEW_ROWS, values).rowcount) if wanted else 0
         self._require(written == len(wanted), f"{len(wanted) - written} of {len(wanted)} rows have changed")

@@ -7,6 +7,7 @@ of them are told their answers after the one commit that makes them durable.
 from __future__ import annotations
 
 import os
+import sqlite3
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -17,9 +18,9 @@ from poise.stores.base import Answer, Transaction
 from poise.stores.batches import Batches, Piece, fail
 from poise.stores.boot import Machine, this_machine
 from poise.stores.migrations import MIGRATIONS, Migration
-from poise.stores.sqlite_file import BUSY_S, connect, open_file, still_there
+from poise.stores.sqlite_file import BUSY_S, begin, connect, open_file, still_there
 from poise.stores.sqlite_rows import SqliteTransaction, ask, explain
-from poise.stores.tables import READ_SETS, READ_VERSION, journal_statement, lines_of, number_of
+from poise.stores.tables import READ_EVENTS, READ_SETS, READ_VERSION, events_of, journal_statement, lines_of, number_of
 from poise.stores.waking import Bell
 
 _WATCH_S = 0.05  # How often the file is asked whether another process has written, while somebody waits for that.
@@ -42,6 +43,8 @@ class SqliteStore:
         self._file = open_file(path, machine, migrations, busy_s=busy_s, adopt=adopt)
         self._clock, self._busy_s, self._process = machine.clock, busy_s, os.getpid()
         self._connection, self._reader = connect(path, busy_s), connect(path, busy_s)
+        self._connection.execute("PRAGMA busy_timeout = 0")  # From now on `begin` waits, in its own steps.
+        self._reader.execute("PRAGMA query_only = ON")
         self._reading = threading.Lock()
         self._bell = Bell()
         self._batches = Batches(self._write, threads=1, start_s=busy_s, where=str(path))
@@ -53,14 +56,35 @@ class SqliteStore:
         self._require_open()
         return self._batches.do("", name, work)
 
+    def view(self, name: str, work: Callable[[Transaction], Answer]) -> Answer:
+        """Run work beside the writers: the log keeps what the file was when the first statement read it."""
+        self._require_open()
+        with self._reading:
+            # The time is read first, so that no lease is judged by a later time than the facts are of.
+            tx = SqliteTransaction(self._reader, self._file.path, name, self._clock() + self._file.offset_s)
+            try:
+                self._reader.execute("BEGIN")
+                still_there(self._file, self._reader)
+                return work(tx)
+            except sqlite3.Error as error:
+                raise explain(error, self._file.path) from error
+            finally:
+                if self._reader.in_transaction:
+                    self._reader.execute("ROLLBACK")
+
     def sets(self) -> list[str]:
-        """Name all sets."""
+        """Name all sets that have not ended."""
         return [str(name) for (name,) in self._read(READ_SETS, ())]
 
     def journal(self, name: str, item: str | None = None, after: int = 0, most: int = 1000) -> list[Line]:
         """Read lines of the journal in their order."""
         values = (name, after, most) if item is None else (name, after, item, most)
         return lines_of(name, self._read(journal_statement(item), values))
+
+    def events(self, after: tuple[int, int], most: int = 1000) -> list[Line]:
+        """Read lines of all sets in the order of their commits."""
+        version, number = after
+        return events_of(self._read(READ_EVENTS, (version, version, number, most)))
 
     def version(self) -> int:
         """Count the commits of all processes that changed more than leases."""
@@ -95,7 +119,7 @@ class SqliteStore:
     def _write(self, pieces: list[Piece]) -> None:
         """Commit works together. An error of a work undoes it alone; an error of the file undoes them all."""
         try:
-            self._connection.execute("BEGIN IMMEDIATE")
+            begin(self._connection, self._busy_s)
             still_there(self._file, self._connection)
             finished = [(piece, tx.changed) for piece in pieces if (tx := self._run(piece)) is not None]
             self._connection.execute("COMMIT")

@@ -8,26 +8,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import TypeVar
 
 import msgspec
 
-from poise.errors import Conflict, PoiseError, Unavailable
-from poise.model.common import MoveGuards
+from poise.errors import Conflict, PoiseError
 from poise.model.ownership import LeaderRow, Line, MemberRow, Row, SetRow
-from poise.model.partition_set import PartitionGuards
-from poise.model.shard_ring import RingGuards
-from poise.model.target_pool import PoolGuards
+from poise.stores.columns import from_json, made, members_of, rows_of, to_json
 
 Value = str | int | float | None
-Kind = TypeVar("Kind")
 
 _ROW = tuple(Row.__struct_fields__)
 _MEMBER = tuple(MemberRow.__struct_fields__)
-_LINE = ("number", "item", "transition", "member", "epoch", "at_s", "reason", "term")
+_LINE = ("number", "item", "transition", "member", "epoch", "at_s", "reason", "term", "version")
 _LEADER = tuple(LeaderRow.__struct_fields__)
-_KINDS = (MoveGuards, PartitionGuards, PoolGuards, RingGuards)
-_GUARDS: dict[str, type[MoveGuards]] = {kind.__name__: kind for kind in _KINDS}
 _NAMES_AT_ONCE = 500
 
 _READ_ROWS = f"SELECT {', '.join(_ROW)} FROM poise_rows WHERE set_name = ?"
@@ -54,11 +47,11 @@ _WRITE_MEMBER = (
     " ON CONFLICT (set_name, name) DO UPDATE SET "
     + ", ".join(f"{name} = excluded.{name}" for name in _MEMBER if name != "name")
 )
-_READ_JOB = "SELECT body, guards FROM poise_sets WHERE set_name = ?"
+_READ_JOB = "SELECT body FROM poise_sets WHERE set_name = ?"
 _INSERT_JOB = (
-    "INSERT INTO poise_sets (body, guards, revision, set_name) VALUES (?, ?, ?, ?) ON CONFLICT (set_name) DO NOTHING"
+    "INSERT INTO poise_sets (body, ended, revision, set_name) VALUES (?, ?, ?, ?) ON CONFLICT (set_name) DO NOTHING"
 )
-_UPDATE_JOB = "UPDATE poise_sets SET body = ?, guards = ?, revision = ? WHERE set_name = ? AND revision = ?"
+_UPDATE_JOB = "UPDATE poise_sets SET body = ?, ended = ?, revision = ? WHERE set_name = ? AND revision = ?"
 _READ_LEADER = "SELECT term, holder, lease_until_s FROM poise_leaders WHERE set_name = ?"
 _WRITE_LEADER = (
     "INSERT INTO poise_leaders (set_name, term, holder, lease_until_s) VALUES (?, ?, ?, ?)"
@@ -66,12 +59,19 @@ _WRITE_LEADER = (
     " lease_until_s = excluded.lease_until_s WHERE excluded.term >= poise_leaders.term"
 )
 _WRITE_LINE = f"INSERT INTO poise_journal (set_name, {', '.join(_LINE)}) VALUES (?{', ?' * len(_LINE)})"
-_COUNT_CHANGE = (
-    "INSERT INTO poise_changes (set_name, count) VALUES (?, 1)"
-    " ON CONFLICT (set_name) DO UPDATE SET count = poise_changes.count + 1"
+_COUNT_CHANGE = "UPDATE poise_version SET value = value + 1 WHERE one = ?"
+_READ_NOTE = "SELECT body FROM poise_notes WHERE set_name = ? AND key = ?"
+_WRITE_NOTE = (
+    "INSERT INTO poise_notes (set_name, key, body) VALUES (?, ?, ?)"
+    " ON CONFLICT (set_name, key) DO UPDATE SET body = excluded.body"
 )
-READ_SETS = "SELECT set_name FROM poise_sets ORDER BY set_name"
-READ_VERSION = "SELECT CAST(coalesce(sum(count), 0) AS BIGINT) FROM poise_changes"
+_DROP_NOTE = "DELETE FROM poise_notes WHERE set_name = ? AND key = ?"
+READ_SETS = "SELECT set_name FROM poise_sets WHERE NOT ended ORDER BY set_name"
+READ_VERSION = "SELECT value FROM poise_version"
+READ_EVENTS = (
+    f"SELECT set_name, {', '.join(_LINE)} FROM poise_journal WHERE version > ? OR (version = ? AND number > ?)"
+    " ORDER BY version, number LIMIT ?"
+)
 
 
 class SqlTransaction(ABC):
@@ -82,6 +82,7 @@ class SqlTransaction(ABC):
         self.now_s = now_s
         self.changed = False  # Something other than a lease was written: whoever waits is woken.
         self._failed: PoiseError | None = None
+        self._version: int | None = None
         # Nobody else writes meanwhile, so what was read once stays true.
         self.known_job = job
         self._known: dict[str, MemberRow] = {}
@@ -99,48 +100,50 @@ class SqlTransaction(ABC):
         if self._failed is not None:
             raise self._failed
         if self.changed:
-            self.tell(_COUNT_CHANGE, [(self._name,)])
+            self._count()
+
+    def _count(self) -> int:
+        """Give the version of this change; it is counted once, and its lock is held from then on to the commit."""
+        if self._version is None:
+            self.tell(_COUNT_CHANGE, [(1,)])
+            self._version = number_of(self.ask(READ_VERSION, ()))
+        return self._version
 
     def job(self) -> SetRow | None:
         if self.known_job is None:
             found = self.ask(_READ_JOB, (self._name,))
-            self.known_job = job_of(*found[0]) if found else None
+            self.known_job = job_of(found[0][0]) if found else None
         return self.known_job
 
     def leader(self) -> LeaderRow:
         found = self.ask(_READ_LEADER, (self._name,))
-        return _made(dict(zip(_LEADER, found[0], strict=True)), LeaderRow) if found else LeaderRow()
+        return made(dict(zip(_LEADER, found[0], strict=True)), LeaderRow) if found else LeaderRow()
 
     def members(self) -> dict[str, MemberRow]:
-        found = self.ask(_READ_MEMBERS, (self._name,))
-        members = (_made(_named(_MEMBER, each, truth="draining"), MemberRow) for each in found)
-        self._known = {member.name: member for member in members}
+        self._known = members_of(self.ask(_READ_MEMBERS, (self._name,)))
         return dict(self._known)
 
     def member(self, name: str) -> MemberRow | None:
         if name in self._known:
             return self._known[name]
-        found = self.ask(_READ_MEMBERS + " AND name = ?", (self._name, name))
-        if not found:
-            return None
-        self._known[name] = _made(_named(_MEMBER, found[0], truth="draining"), MemberRow)
-        return self._known[name]
+        self._known |= members_of(self.ask(_READ_MEMBERS + " AND name = ?", (self._name, name)))
+        return self._known.get(name)
 
     def rows(self) -> dict[str, Row]:
-        return _rows(self.ask(_READ_ROWS, (self._name,)))
+        return rows_of(self.ask(_READ_ROWS, (self._name,)))
 
     def rows_for(self, owner: str, names: Iterable[str]) -> dict[str, Row]:
-        found = _rows(self.ask(_READ_ROWS + " AND owner = ?", (self._name, owner)))
+        found = rows_of(self.ask(_READ_ROWS + " AND owner = ?", (self._name, owner)))
         others = sorted(set(names) - found.keys())
         for start in range(0, len(others), _NAMES_AT_ONCE):
             named = others[start : start + _NAMES_AT_ONCE]
             marks = ", ".join("?" * len(named))
-            found |= _rows(self.ask(f"{_READ_ROWS} AND id IN ({marks})", (self._name, *named)))
+            found |= rows_of(self.ask(f"{_READ_ROWS} AND id IN ({marks})", (self._name, *named)))
         return found
 
     def tombstones(self) -> dict[str, int]:
         found = self.ask("SELECT id, epoch FROM poise_tombstones WHERE set_name = ?", (self._name,))
-        return dict(_made(each, tuple[str, int]) for each in found)
+        return dict(made(each, tuple[str, int]) for each in found)
 
     def last_line(self) -> int:
         found = self.ask("SELECT coalesce(max(number), 0) FROM poise_journal WHERE set_name = ?", (self._name,))
@@ -148,8 +151,7 @@ class SqlTransaction(ABC):
 
     def write_job(self, job: SetRow) -> None:
         assert job.name == self._name, f"{job.name} is not {self._name}"
-        guards = (type(job.guards).__name__, job.guards)
-        values = (_to_json(job), _to_json(guards), job.revision)
+        values = (to_json(job), job.ended, job.revision)
         if job.revision == 1:
             written = self.tell(_INSERT_JOB, [(*values, self._name)])
         else:
@@ -164,7 +166,7 @@ class SqlTransaction(ABC):
         self.changed |= (before.term, before.holder) != (leader.term, leader.holder)
 
     def write_member(self, member: MemberRow) -> None:
-        self.changed |= not _only_longer(self._known.get(member.name), member, self.now_s)
+        self.changed |= not is_only_longer(self._known.get(member.name), member, self.now_s)
         self.tell(_WRITE_MEMBER, [(self._name, *msgspec.structs.astuple(member))])
         self._known[member.name] = member
 
@@ -194,12 +196,29 @@ class SqlTransaction(ABC):
         self.changed |= bool(wanted)
 
     def write_lines(self, lines: Iterable[Line]) -> None:
+        wanted = list(lines)
+        if not wanted:
+            return
+        version, self.changed = self._count(), True
         numbered = [
-            (self._name, number, line.item, line.transition, line.member, line.epoch, line.at_s, line.reason, line.term)
-            for number, line in enumerate(lines, start=self.last_line() + 1)
+            (
+                *(self._name, number, line.item, line.transition, line.member),
+                *(line.epoch, line.at_s, line.reason, line.term, version),
+            )
+            for number, line in enumerate(wanted, start=self.last_line() + 1)
         ]
         self.tell(_WRITE_LINE, numbered)
-        self.changed |= bool(numbered)
+
+    def note(self, key: str) -> str | None:
+        found = self.ask(_READ_NOTE, (self._name, key))
+        return str(found[0][0]) if found else None
+
+    def write_note(self, key: str, text: str | None) -> None:
+        if text is None:
+            self.tell(_DROP_NOTE, [(self._name, key)])
+        else:
+            self.tell(_WRITE_NOTE, [(self._name, key, text)])
+        self.changed = True
 
     def write_clock_again(self, rows: Iterable[Row]) -> None:
         """Write leases and deadlines that start again with a new clock; no transition, so revisions stay."""
@@ -213,7 +232,7 @@ class SqlTransaction(ABC):
             raise self._failed
 
 
-def _only_longer(before: MemberRow | None, after: MemberRow, now_s: float) -> bool:
+def is_only_longer(before: MemberRow | None, after: MemberRow, now_s: float) -> bool:
     """Say whether a member only goes on living: it was alive, and nothing but its lease and sequence differ."""
     if before is None or now_s >= before.lease_until_s:
         return False
@@ -223,62 +242,32 @@ def _only_longer(before: MemberRow | None, after: MemberRow, now_s: float) -> bo
 def _values(row: Row) -> tuple[Value, ...]:
     """Give a row's columns in their order."""
     values = msgspec.structs.asdict(row)
-    values["offers"] = _to_json(row.offers) if row.offers else "{}"
+    values["offers"] = to_json(row.offers) if row.offers else "{}"
     values["state"] = row.state.value
     return tuple(values.values())
 
 
-def job_of(body: object, guards: object) -> SetRow:
-    """Read a set. Its guards are read as what they were: kinds differ in what they leave out as usual."""
-    kind, values = _made(_from_json(guards), tuple[str, dict[str, object]])
-    return msgspec.structs.replace(_made(_from_json(body), SetRow), guards=_made(values, _GUARDS[kind]))
-
-
-def _rows(found: Iterable[Sequence[object]]) -> dict[str, Row]:
-    rows = {}
-    for each in found:
-        read = _named(_ROW, each, truth="confirmed")
-        read["offers"] = _from_json(read["offers"])
-        row = _made(read, Row)
-        rows[row.id] = row
-    return rows
+def job_of(body: object) -> SetRow:
+    """Read a set from its JSON text."""
+    return made(from_json(body), SetRow)
 
 
 def lines_of(name: str, found: Iterable[Sequence[object]]) -> list[Line]:
     """Read lines of the journal as `journal_statement` selected them."""
-    return [_made({"set": name, **dict(zip(_LINE, each, strict=True))}, Line) for each in found]
+    return [made({"set": name, **dict(zip(_LINE, each, strict=True))}, Line) for each in found]
+
+
+def events_of(found: Iterable[Sequence[object]]) -> list[Line]:
+    """Read lines of all sets as `READ_EVENTS` selected them."""
+    return [made({"set": name, **dict(zip(_LINE, each, strict=True))}, Line) for name, *each in found]
 
 
 def number_of(found: Sequence[Sequence[object]]) -> int:
     """Read the one number that was asked for."""
-    return _made(found[0][0], int)
+    return made(found[0][0], int)
 
 
 def journal_statement(item: str | None) -> str:
     """Select lines: the values are the set, the last number seen, the item where one is asked for, and how many."""
     where = "set_name = ? AND number > ?" + ("" if item is None else " AND item = ?")
     return f"SELECT {', '.join(_LINE)} FROM poise_journal WHERE {where} ORDER BY number LIMIT ?"
-
-
-def _named(fields: tuple[str, ...], values: Sequence[object], truth: str) -> dict[str, object]:
-    """Put names to columns; SQLite gives whole numbers for truth values."""
-    read = dict(zip(fields, values, strict=True))
-    read[truth] = bool(read[truth])
-    return read
-
-
-def _to_json(value: object) -> str:
-    return msgspec.json.encode(value).decode()
-
-
-def _from_json(text: object) -> object:
-    decoded: object = msgspec.json.decode(str(text)) if text != "{}" else {}
-    return decoded
-
-
-def _made(read: object, kind: type[Kind]) -> Kind:
-    """Check what the database gave."""
-    try:
-        return msgspec.convert(read, kind)
-    except msgspec.ValidationError as error:
-        raise Unavailable(f"the store holds something that Poise did not write: {error}") from error

@@ -1,0 +1,87 @@
+"""`poise up`: the server, with its share of the jobs and the API."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+from contextlib import closing
+
+import click
+
+from poise.cli.common import read_documents
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  poise up examples/orders.yaml
+  poise up --db postgresql://127.0.0.1/poise --listen 127.0.0.1:7879
+  poise up --listen 0.0.0.0:7878 --tokens tokens.txt --tls-cert cert.pem --tls-key key.pem"""
+)
+@click.argument("files", nargs=-1, metavar="[FILE...]")
+@click.option("--db", default="sqlite:///poise.db", show_default=True, metavar="URL", help="The store.")
+@click.option("--listen", metavar="HOST:PORT", help="Where to answer.  [default: 127.0.0.1:7878]")
+@click.option("--name", metavar="NAME", help="The name of this server among those of one store.  [default: HOST-PID]")
+@click.option("--tokens", metavar="FILE", help="Who may do what: lines of a name, a role and the SHA-256 of a token.")
+@click.option("--insecure", is_flag=True, help="Let everybody in who reaches the address.")
+@click.option("--tls-cert", metavar="FILE", help="A certificate; read again when it changes.")
+@click.option("--tls-key", metavar="FILE", help="Its key.")
+@click.option("--host", "hosts", metavar="NAME", multiple=True, help="A name by which this server is asked for.")
+def up(
+    files: tuple[str, ...],
+    db: str,
+    listen: str | None,
+    name: str | None,
+    tokens: str | None,
+    insecure: bool,
+    tls_cert: str | None,
+    tls_key: str | None,
+    hosts: tuple[str, ...],
+) -> None:
+    """Write the documents of FILES into the store, run its jobs, and answer on HTTP until a signal comes.
+
+    Several servers may run on one PostgreSQL store: all of them answer, and the jobs are shared out over them. Jobs
+    that are in the store already go on, whether or not a FILE names them. A second signal ends at once.
+    """
+    from poise.serve.settings import open_sockets, read_settings
+    from poise.stores.open import open_store
+
+    documents = read_documents(files) if files else []
+    settings = read_settings(
+        listen=listen,
+        tokens=tokens,
+        insecure=insecure,
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+        hosts=hosts,
+        environ=os.environ,
+    )
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="poise: %(message)s")
+    for chatty in ("httpx2", "uvicorn"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
+    sockets = open_sockets(settings)
+    with closing(sockets[0]), closing(open_store(db)) as store:
+        from poise.serve.server import run_server
+
+        address = f"{settings.scheme}://{settings.host}:{sockets[0].getsockname()[1]}"
+        told = f"poise: answers on {address}; Ctrl-C ends it"
+
+        async def serve() -> None:
+            ended, this = asyncio.Event(), asyncio.current_task()
+            assert this is not None
+
+            def end() -> None:
+                if ended.is_set():
+                    os._exit(130)  # Twice means now: leases tell the others.
+                ended.set()
+
+            for number in (signal.SIGTERM, signal.SIGINT):
+                asyncio.get_running_loop().add_signal_handler(number, end)
+            server = name or f"{socket.gethostname()}-{os.getpid()}"
+            await run_server(store, server, documents, settings, sockets, ended, lambda: click.echo(told, err=True))
+
+        asyncio.run(serve())

@@ -1,0 +1,1 @@
+"""The server: HTTP API, events, metrics and protection, over one facade of all jobs."""

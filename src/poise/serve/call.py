@@ -1,0 +1,71 @@
+"""One row of the API: from it come the route, its checks and its place in the OpenAPI document."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+from msgspec import field
+
+from poise.serve.asking import LIMIT, LIMIT_MAX, Answer, Ask
+from poise.serve.site import Site
+
+Role = Literal["open", "viewer", "operator", "member"]
+Handle = Callable[[Site, Ask], Answer]
+
+
+class Parameter(msgspec.Struct, frozen=True):
+    """One parameter of a query."""
+
+    name: str
+    does: str
+    schema: dict[str, object] = field(default_factory=lambda: {"type": "string"})
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """The answer of a list that pages."""
+
+    of: type
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """One answer: its meaning and its shape; a shape of None has no body."""
+
+    does: str
+    shape: object = None
+    media: str = "application/json"
+    headers: tuple[str, ...] = ()
+
+
+class Call(msgspec.Struct, frozen=True, kw_only=True):
+    """What can be asked: by which method, where, by whom, with what, and what is answered.
+
+    A `loop` call is answered by the event loop itself: it must neither wait nor take time.
+    """
+
+    method: str
+    path: str
+    does: str
+    handle: Handle
+    role: Role
+    answers: dict[int, Shown]
+    query: tuple[Parameter, ...] = ()
+    body: object = None
+    body_needed: bool = True
+    body_media: tuple[str, ...] = ("application/json",)
+    refusals: tuple[int, ...] = ()
+    conditional: bool = False
+    lane: Literal["asks", "beats", "loop"] = "asks"
+    streams: bool = False
+
+
+PAGES = (
+    Parameter(
+        "limit",
+        "the most entries of one page",
+        {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX, "default": LIMIT},
+    ),
+    Parameter("continue", "what the page before said, to go on after it"),
+)
+DRY_RUN = Parameter("dryRun", "answer with the plan, change nothing", {"type": "boolean", "default": False})

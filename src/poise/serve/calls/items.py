@@ -1,0 +1,94 @@
+"""Items: who holds them, why, and what became of them; and a pod's targets as Prometheus reads them."""
+
+from __future__ import annotations
+
+from poise.decide.explain import Explanation
+from poise.jobs.entries import Told
+from poise.model.ownership import Line
+from poise.serve.asking import Answer, Ask, paged
+from poise.serve.call import PAGES, Call, Listed, Parameter, Shown
+from poise.serve.calls.jobs import job_of
+from poise.serve.facade import HttpSd, ItemView
+from poise.serve.site import Site
+
+_ITEMS = "/v1/jobs/{kind}/{name}/items"
+_ITEM = f"{_ITEMS}/{{item}}"
+
+
+def list_items(site: Site, ask: Ask) -> Answer:
+    """List items, all or some."""
+    kind, name = job_of(ask)
+    found = site.api.items(kind, name, member=ask.query.get("member"), state=ask.query.get("state"))
+    return Answer(value=paged(ask, found, lambda item: item.item))
+
+
+def get_item(site: Site, ask: Ask) -> Answer:
+    """Read one item."""
+    return Answer(value=site.api.item(*job_of(ask), ask.names["item"]))
+
+
+def explain_item(site: Site, ask: Ask) -> Answer:
+    """Say why an item is where it is."""
+    return Answer(value=site.api.explain(*job_of(ask), ask.names["item"]))
+
+
+def item_history(site: Site, ask: Ask) -> Answer:
+    """Tell the story of an item."""
+    lines = site.api.history(*job_of(ask), ask.names["item"])
+    return Answer(value=paged(ask, lines, lambda line: line.number))
+
+
+def pod_targets(site: Site, ask: Ask) -> Answer:
+    """List a pod's targets."""
+    return Answer(value=site.api.pod_targets(ask.names["name"], ask.names["pod"]))
+
+
+CALLS = (
+    Call(
+        method="GET",
+        path=_ITEMS,
+        does="List items: who holds them, since when, at which epoch",
+        handle=list_items,
+        role="viewer",
+        query=(Parameter("member", "only what this member holds"), Parameter("state", "only this state"), *PAGES),
+        answers={200: Shown("a page of items", Listed(ItemView))},
+        refusals=(404,),
+    ),
+    Call(
+        method="GET",
+        path=_ITEM,
+        does="Who holds this item, since when, at which epoch",
+        handle=get_item,
+        role="viewer",
+        answers={200: Shown("the item", ItemView)},
+        refusals=(404,),
+    ),
+    Call(
+        method="GET",
+        path=f"{_ITEM}/explain",
+        does="Why is it here, why not there, what would move it",
+        handle=explain_item,
+        role="viewer",
+        answers={200: Shown("the explanation", Explanation | Told)},
+        refusals=(404, 409),
+    ),
+    Call(
+        method="GET",
+        path=f"{_ITEM}/history",
+        does="The story of this item",
+        handle=item_history,
+        role="viewer",
+        query=PAGES,
+        answers={200: Shown("a page of its journal", Listed(Line))},
+        refusals=(404,),
+    ),
+    Call(
+        method="GET",
+        path="/v1/pools/{name}/pods/{pod}/targets",
+        does="A pod's targets in the form of Prometheus http_sd",
+        handle=pod_targets,
+        role="viewer",
+        answers={200: Shown("its targets", list[HttpSd])},
+        refusals=(404,),
+    ),
+)
