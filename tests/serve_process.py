@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -21,7 +22,9 @@ class ServerProcess:
         self, folder: Path, *arguments: str, db: str = "sqlite:///poise.db", listen: str = "127.0.0.1:0"
     ) -> None:
         command = [sys.executable, "-m", "poise", "up", "--db", db, "--listen", listen, *arguments]
-        self._process = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True)
+        # As in a person's shell, what was compiled once is kept.
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        self._process = subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
         self.said: list[str] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()

@@ -198,8 +198,8 @@ def test_a_race_at_the_write_itself_is_lost_and_said(
     monkeypatch.setattr(Server, "try_put", overtaken)
     code, _, said = poise("apply", write(tmp_path, RING + "---\n" + SET.replace("4", "8")), "--yes")
     assert code == 3
-    assert "poise: PartitionSet orders: somebody else was first: " in said
-    assert said.endswith("; web has been written\n")
+    seen = "orders is at revision 2, not 1" if exists else "orders is at revision 1, not 0"
+    assert said.endswith(f"poise: PartitionSet orders: {seen}: look at it again; web has been written\n")
     assert "5 partitions" in poise("get")[1]
 
 
@@ -238,10 +238,24 @@ def test_what_a_guard_holds_back_is_not_waited_for(poise: Poise, server: ServerP
 
 
 def test_the_targets_of_a_new_pool_are_the_servers_to_read(poise: Poise, tmp_path: Path) -> None:
+    (tmp_path / "routers.yaml").write_text("[{name: r1, address: a}, {name: r2, address: b}]")
+    listed = POOL.replace('http: {url: "http://127.0.0.1:9/targets"}', "file: routers.yaml").replace("core", "listed")
+    code, printed, said = poise("apply", write(tmp_path, listed), "--yes", "--timeout", "3")
+    assert (code, printed) == (1, "")
+    assert said.splitlines()[0] == "TargetPool listed: new; the server plans it when it has read the targets"
+    assert "not done after 3 s: TargetPool/listed: " in said, "nobody answers for the pod"
+    assert "+  r1   -> p1   new item" in poise("plan", "listed")[1]
     code, printed, said = poise("apply", write(tmp_path, POOL), "--yes", "--no-wait")
     assert (code, printed) == (0, "")
     assert said == "TargetPool core: new; the server plans it when it has read the targets\n"
     assert "http" in poise("get", "core", "-o", "yaml")[1]
+
+
+def test_a_name_that_another_kind_has(poise: Poise, tmp_path: Path) -> None:
+    assert poise("apply", write(tmp_path, SET), "--yes")[0] == 0
+    code, _, said = poise("apply", write(tmp_path, RING.replace("web", "orders")), "--yes")
+    assert code == 3
+    assert said.endswith("orders is a PartitionSet: it cannot become a ShardRing; nothing was written\n")
 
 
 def test_a_bad_document_and_an_absent_server(poise: Poise, server: ServerProcess, tmp_path: Path) -> None:

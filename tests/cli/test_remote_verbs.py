@@ -112,9 +112,9 @@ def test_who_holds_what(poise: Poise) -> None:
     lines = poise("get", "partitions", "orders")[1].splitlines()
     assert lines[0] == "PartitionSet orders   4 partitions on 2 nodes"
     held = [line.split() for line in lines[1:]]
-    assert [words[:3] for words in held] == [["w1", "active", "2"], ["w2", "active", "2"]]
+    assert [words[:3] for words in held] == [["w1", "active", "2:"], ["w2", "active", "2:"]]
     assert sorted(held[0][3:] + held[1][3:]) == ["0", "1", "2", "3"]
-    assert poise("get", "objects", "web")[1].splitlines()[1].endswith("ready 4   ..   50%   apps/a   ü <b>")
+    assert poise("get", "objects", "web")[1].splitlines()[1].endswith("ready   4:   ..   50%   apps/a   ü <b>")
     assert poise("get", "partitions")[1].count("PartitionSet ") == 2
     members = poise("get", "members", "orders")[1].splitlines()
     assert members[0] == "PartitionSet orders   2 nodes"

@@ -165,13 +165,15 @@ def test_a_poll_repeats_the_last_heartbeat_and_changes_nothing(tmp_path: Path) -
 
 
 def test_the_three_answers_to_a_heartbeat() -> None:
+    terms = Terms(lease_s=3, grace_s=4, release_s=5, restart_grace_s=6, revoke=False, margin_s=0.5, stop_s=0.25)
+
     async def main(live: LiveServer) -> None:
         old, new = (HttpLink(live.url, "orders", "w1", process) for process in ("p1", "p2"))
         try:
             first = await old.register(lambda _: None)
             assert await old.register(lambda _: None) == first, "the same process gets the same answer"
-            assert (first.incarnation, first.period_s) == (1, SHORT.lease_s / 3)
-            assert first.terms.release_s == SHORT.release_s
+            assert (first.incarnation, first.period_s) == (1, terms.lease_s / 3)
+            assert first.terms == terms, "every promise of the set comes over the wire"
             holds = (Hold("0", 0, Word.RELEASED),)
             assert isinstance(await old.beat(Heartbeat(process="p1", incarnation=1, seq=7, holds=holds)), Reply)
             assert await old.beat(Heartbeat(process="p1", incarnation=1, seq=5)) == Stale(7)
@@ -182,7 +184,7 @@ def test_the_three_answers_to_a_heartbeat() -> None:
             await new.close(1.0)
 
     with LiveServer() as live:
-        put(live.store, 1)
+        put(live.store, 1, terms)
         asyncio.run(main(live))
 
 
@@ -345,11 +347,18 @@ class _Odd(BaseHTTPRequestHandler):
         del format, args
 
 
+class _OddServer(ThreadingHTTPServer):
+    """A server that does not complain when a client has gone."""
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        del request, client_address
+
+
 @contextmanager
 def odd_server(post: tuple[int, str, bytes], put: tuple[int, str, bytes]) -> Iterator[str]:
     """Answer registrations and heartbeats with something else."""
     handler = type("Handler", (_Odd,), {"post": post, "put": put})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as odd:
+    with _OddServer(("127.0.0.1", 0), handler) as odd:
         thread = threading.Thread(target=odd.serve_forever, args=(0.02,))
         thread.start()
         try:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+from itertools import pairwise
+
 import msgspec
 import pytest
 from tests.set_world import TERMS, World
@@ -225,3 +228,19 @@ def test_budgets_bound_what_is_under_way() -> None:
     assert {row.owner for row in asked} == {"n1", "n2"}
     world.settle(30)
     assert sorted(world.loads().values()) == [6, 7, 7]
+
+
+def test_an_item_that_its_only_member_never_confirms_is_offered_again_after_pauses_that_double() -> None:
+    world = World(1, "n1")
+    offered: list[float] = []
+    for _ in range(700):
+        while (cycle := world.coordinator.cycle("orders")).written:
+            assert cycle.plan is not None
+            offered += [world.now_s for step in cycle.plan.steps if step.kind == "assign"]
+        holding, said = speak(world.members["n1"])  # It speaks, and never of the item.
+        world.members["n1"] = holding
+        world.store.transact("orders", partial(take_heartbeat, name="orders", member="n1", said=said))
+        world.now_s += 1
+    gaps = [later - earlier for earlier, later in pairwise(offered)]
+    assert gaps[:2] == [12, 12], "three times, each as soon as lease and grace are over"
+    assert gaps[2:] == [12 + 30, 12 + 60, 12 + 120, 12 + 240]

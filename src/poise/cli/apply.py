@@ -108,13 +108,14 @@ def _wanted(document: Document) -> Document:
 
 def _look(server: Server, document: Document) -> Change:
     from poise.cli.remote import job_of
+    from poise.cli.settling import is_unread
 
     there = server.find_document(job_of(document))
     try:
         planned, tag = server.try_put(document)
     except InvalidSpec as error:
         # Of a new pool only the server can read the source; its plan is known when it has.
-        if any(not fault.path.startswith("$.spec.targets.") for fault in error.faults) or _lists(document):
+        if _lists(document) or not is_unread(error):
             raise
         planned, tag = None, there.tag if there is not None else ""
     verb = "new" if there is None else "unchanged" if _is_same(document, there) else "changed"
@@ -174,7 +175,7 @@ def _write(server: Server, change: Change, changes: Sequence[Change]) -> None:
     except Conflict as error:
         before = [each.document.metadata.name for each in changes[: changes.index(change)]]
         told = f"; {', '.join(before)} has been written" if before else "; nothing was written"
-        raise Conflict(f"{name}: somebody else was first: {error}{told}") from None
+        raise Conflict(f"{name}: {error}{told}") from None
 
 
 def _await(server: Server, change: Change, timeout_s: float) -> None:

@@ -36,7 +36,7 @@ def waiting_options(verb: _Verb) -> _Verb:
     verb = click.option(
         "--timeout",
         "timeout_s",
-        type=click.FloatRange(0, 10_000_000),
+        type=click.FloatRange(0),
         default=TIMEOUT_S,
         show_default=True,
         metavar="SECONDS",

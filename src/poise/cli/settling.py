@@ -8,7 +8,8 @@ from datetime import timedelta
 from poise import clock
 from poise.cli.progress import Seen
 from poise.cli.remote import Job, Server
-from poise.jobs.entries import ItemsEntry, PlannedMove
+from poise.errors import InvalidSpec
+from poise.jobs.entries import ItemsEntry, Planned, PlannedMove
 from poise.serve.facade import JobSummary
 
 _SOON_S = 60  # A guard that lets go within this time is waited for.
@@ -20,7 +21,9 @@ def settling(server: Server, job: Job) -> Callable[[], Seen]:
 
     def look() -> Seen:
         nonlocal most
-        planned, summary = server.plan(job), server.summary(job)
+        summary, planned = server.summary(job), _planned(server, job)
+        if planned is None:
+            return Seen(f"{job}: its targets have not been read yet", is_end=False)
         if not isinstance(planned.entry, ItemsEntry):
             return _counted(job, pending=planned.pending)
         left = _left(server, job, planned.entry, summary)
@@ -31,6 +34,21 @@ def settling(server: Server, job: Job) -> Callable[[], Seen]:
         return Seen(_held_back(job, planned.entry, summary) or _done(planned.entry, summary), is_end=True)
 
     return look
+
+
+def _planned(server: Server, job: Job) -> Planned | None:
+    """Plan a job; None while only its source of targets is missing."""
+    try:
+        return server.plan(job)
+    except InvalidSpec as error:
+        if is_unread(error):
+            return None
+        raise
+
+
+def is_unread(error: InvalidSpec) -> bool:
+    """Say whether a plan is refused only since nobody has read the pool's source of targets yet."""
+    return all(fault.path.startswith("$.spec.targets.") for fault in error.faults)
 
 
 def _counted(job: Job, *, pending: bool) -> Seen:

@@ -9,10 +9,15 @@ import signal
 import socket
 import sys
 from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from poise.cli.common import read_documents
+
+if TYPE_CHECKING:
+    from poise.model import Document
 
 
 @click.command(
@@ -50,7 +55,7 @@ def up(
     from poise.serve.settings import open_sockets, read_settings
     from poise.stores.open import open_store
 
-    documents = read_documents(files) if files else []
+    documents = [each for file in files for each in _watched(file)]
     settings = read_settings(
         listen=listen,
         tokens=tokens,
@@ -61,7 +66,7 @@ def up(
         environ=os.environ,
     )
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="poise: %(message)s")
-    for chatty in ("httpx2", "uvicorn"):
+    for chatty in ("httpx2", "httpcore2", "uvicorn"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
     sockets = open_sockets(settings)
     with closing(sockets[0]), closing(open_store(db)) as store:
@@ -85,3 +90,19 @@ def up(
             await run_server(store, server, documents, settings, sockets, ended, lambda: click.echo(told, err=True))
 
         asyncio.run(serve())
+
+
+def _watched(file: str) -> list[Document]:
+    """Read documents; a pool's file of targets is watched by the server, wherever that was started."""
+    import msgspec
+
+    from poise.model import TargetPool
+
+    documents = read_documents([file], with_targets=False)
+    for place, document in enumerate(documents):
+        if isinstance(document, TargetPool) and document.spec.targets.file is not None:
+            path = str((Path(file).parent / document.spec.targets.file).resolve())
+            targets = msgspec.structs.replace(document.spec.targets, file=path)
+            spec = msgspec.structs.replace(document.spec, targets=targets)
+            documents[place] = msgspec.structs.replace(document, spec=spec)
+    return documents

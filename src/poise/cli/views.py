@@ -90,11 +90,11 @@ def items_view(job: Job, members: Sequence[MemberView], items: Sequence[ItemView
         if item.member is not None:
             held.setdefault(item.member, []).append(_named(item))
     states = {each.name: each.state for each in members}
-    width = max(map(len, held), default=0)
+    order = sorted(held, key=natural)
+    heads = columns([(name, states.get(name, "gone"), f"{len(held[name])}:") for name in order], indent="  ")
     lines = [head]
-    for member in sorted(held, key=natural):
-        told = f"  {member.ljust(width)}   {states.get(member, 'gone')} {len(held[member])}"
-        lines += _cut(wrapped(told, held[member]), everything=everything)
+    for name, told in zip(order, heads, strict=True):
+        lines += _cut(wrapped(told, held[name]), everything=everything)
     return "\n".join([*lines, *_unowned([item for item in items if item.member is None])])
 
 

@@ -210,8 +210,10 @@ class HttpLink:
 
         headers = {"Last-Event-ID": last} if last else {}
         timeout = httpx2.Timeout(_ANSWER_S, read=_SILENCE_S)
+        wanted = {"job": self._job, "member": self._member}
+        asked = self._asker().stream("GET", "/v1/events", params=wanted, headers=headers, timeout=timeout)
         try:
-            async with self._asker().stream("GET", "/v1/events", headers=headers, timeout=timeout) as response:
+            async with asked as response:
                 if response.status_code != 200:
                     await response.aread()
                     raise refusal(self._address, "viewer", response)

@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
+from poise import clock
 from poise.errors import Conflict, PoiseError, Unavailable
-from poise.jobs.coordinator import Coordinator
+from poise.jobs.coordinator import Coordinator, Cycle
 from poise.stores.base import Store
 
 WATCH_S = 1.0  # How long one wait for a change may take: a stop is heard at its end at the latest.
 _BACKOFF_S, _BACKOFF_MAX_S = 0.1, 10.0
 
+Tell = Callable[[str, Cycle | None, float], None]
 _log = logging.getLogger("poise.coordinator")
 
 
@@ -63,19 +66,24 @@ class Coordination:
     def _look(self) -> None:
         names = [name for name in self._store.sets() if self._only in (None, name)]
         for name in names:
-            if name not in self._turns:
+            if name not in self._turns and self._is_planned(name):
                 self._turns[name] = Turn(Coordinator(self._store, self._who), name)
                 self._turns[name].start()
         for turn in self._turns.values():
             turn.wake()
 
+    def _is_planned(self, name: str) -> bool:
+        """Say whether a set is planned here: pools need somebody who speaks for their pods first."""
+        job = self._store.transact(name, lambda tx: tx.job())
+        return job is not None and job.kind in ("PartitionSet", "ShardRing")
+
 
 class Turn(threading.Thread):
-    """The cycles of one set, one after the other."""
+    """The cycles of one set, one after the other; `tell` hears of each (None: it failed), and how long it took."""
 
-    def __init__(self, coordinator: Coordinator, name: str) -> None:
+    def __init__(self, coordinator: Coordinator, name: str, tell: Tell | None = None) -> None:
         super().__init__(name=f"poise-{name}", daemon=True)
-        self._coordinator, self._set = coordinator, name
+        self._coordinator, self._set, self._tell = coordinator, name, tell
         self._leads = False
         self._said = ""
         self._news = threading.Condition()
@@ -100,6 +108,7 @@ class Turn(threading.Thread):
         while not self._stopped:
             with self._news:
                 self._woken = False
+            cycle, began_s = None, clock.boot_s()
             try:
                 cycle = self._coordinator.cycle(self._set)
                 failures, wait_s, self._leads = 0, cycle.wake_s, cycle.leads
@@ -112,6 +121,8 @@ class Turn(threading.Thread):
             except Exception:
                 failures, wait_s = failures + 1, _pause_s(failures)
                 _log.exception("coordinator.broken set=%s", self._set)
+            if self._tell is not None:
+                self._tell(self._set, cycle, clock.boot_s() - began_s)
             self._rest(wait_s, heeds=self._leads and not failures)
         self._resign()
 

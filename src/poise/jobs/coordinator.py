@@ -15,7 +15,7 @@ from poise import clock
 from poise.decide.partition_values import PartitionPlan, Step
 from poise.errors import Conflict
 from poise.jobs.gate import open_gate
-from poise.jobs.snapshots import plan_snapshot
+from poise.jobs.snapshots import offered_again_s, plan_snapshot
 from poise.jobs.stored import end_deleted
 from poise.model.ownership import OWNED, MemberRow, OwnerState, SetRow
 from poise.move.election import resign
@@ -35,6 +35,7 @@ class Cycle(msgspec.Struct, frozen=True):
     written: int = 0
     plan: PartitionPlan | None = None
     leads: bool = True
+    kind: str = ""
 
 
 class _Seen(msgspec.Struct, frozen=True):
@@ -80,7 +81,7 @@ class Coordinator:
         else:
             self._seen[name] = msgspec.structs.replace(seen, due_s=due_s)
         wake_s = 0.0 if applied.written else min(rest_s, max(0.0, due_s - facts.now_s))
-        return Cycle(_sentence(name, plan, applied), wake_s, applied.written, plan)
+        return Cycle(_sentence(name, plan, applied), wake_s, applied.written, plan, kind=facts.job.kind)
 
     def _glance(self, tx: Transaction) -> tuple[_Seen, int, float] | Cycle:
         """Renew the lead if it is due, and read what tells whether anything is new; or say who leads."""
@@ -139,6 +140,8 @@ def _due_s(facts: Snapshot) -> float:
             ends.append(row.deadline_s)
         elif row.state is OwnerState.UNASSIGNED:
             ends.append(facts.job.quarantine_until_s)
+            if row.offers:
+                ends.append(offered_again_s(row, facts.job.terms))
     return min((end for end in ends if end > facts.now_s), default=facts.now_s + WAKE_MAX_S)
 
 

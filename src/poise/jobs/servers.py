@@ -16,11 +16,11 @@ from typing import Self
 from poise import clock
 from poise.errors import Conflict, NotFound, PoiseError, Unavailable
 from poise.hold.member import Member
-from poise.jobs.coordination import Coordination, Turn
+from poise.jobs.coordination import Coordination, Tell, Turn
 from poise.jobs.coordinator import Coordinator
 from poise.jobs.dividing import divide_stored
 from poise.jobs.pool.engine import PoolEngine
-from poise.jobs.stored import SERVERS
+from poise.jobs.stored import DOCUMENT, SERVERS
 from poise.model.ownership import SetRow, Terms
 from poise.model.partition_set import PartitionGuards
 from poise.move.executor import put_set
@@ -52,9 +52,9 @@ def hold_jobs(store: Store) -> int:
 class JobServer:
     """Runs its share of the jobs of a store while its block runs."""
 
-    def __init__(self, store: Store, name: str) -> None:
-        """Take part under this name; another one in every process."""
-        self._store, self._name = store, name
+    def __init__(self, store: Store, name: str, tell: Tell | None = None) -> None:
+        """Take part under this name, another one in every process; `tell` hears of every cycle."""
+        self._store, self._name, self._tell = store, name, tell
         self._changed = asyncio.Event()
         self._running: dict[str, _Running] = {}
         self._tasks: list[asyncio.Task[None]] = []
@@ -119,7 +119,9 @@ class JobServer:
     async def _gain(self, name: str, epoch: int) -> None:
         _log.info("server.runs job=%s epoch=%d", name, epoch)
         job = await asyncio.to_thread(self._store.transact, name, lambda tx: tx.job())
-        self._running[name] = _Running(self._store, name, "" if job is None else job.kind, f"{self._name} {epoch}")
+        self._running[name] = _Running(
+            self._store, name, "" if job is None else job.kind, f"{self._name} {epoch}", self._tell
+        )
 
     async def _lose(self, name: str, epoch: int) -> None:
         running = self._running.pop(name, None)
@@ -131,14 +133,15 @@ class JobServer:
 class _Running:
     """One job that runs here: a thread of cycles, or a task."""
 
-    def __init__(self, store: Store, name: str, kind: str, who: str) -> None:
+    def __init__(self, store: Store, name: str, kind: str, who: str, tell: Tell | None) -> None:
         self._store, self._name = store, name
         self._changed = asyncio.Event()
+        self._divided: str | None = None  # The document for which nothing is left to divide.
         self._turn: Turn | None = None
         self._task: asyncio.Task[None] | None = None
         match kind:
             case "PartitionSet" | "ShardRing":
-                self._turn = Turn(Coordinator(store, who), name)
+                self._turn = Turn(Coordinator(store, who), name, tell)
                 self._turn.start()
             case "TargetPool":
                 engine = PoolEngine(store, name.removeprefix("TargetPool/"), who=who)
@@ -190,10 +193,10 @@ class _Running:
                 await self._changed.wait()
 
     def _divide_once(self, name: str) -> int:
-        job = self._store.transact(self._name, lambda tx: tx.job())
-        if job is None or job.paused:
+        """Divide if people have changed anything since nothing was left to do; say how many workloads changed."""
+        job, document = self._store.transact(self._name, lambda tx: (tx.job(), tx.note(DOCUMENT)))
+        if job is None or job.paused or document is None or document == self._divided:
             return 0
-        try:
-            return divide_stored(self._store, name, clock.now())
-        except NotFound:
-            return 0  # Deleted; the ring of jobs keeps its name, for which there is nothing to do.
+        changed = divide_stored(self._store, name, clock.now())
+        self._divided = None if changed else document
+        return changed

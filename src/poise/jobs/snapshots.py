@@ -5,6 +5,7 @@ from __future__ import annotations
 from poise.decide.homes import Homes, plan_homes
 from poise.decide.partition_facts import Facts
 from poise.decide.partition_values import (
+    OFFERS_MAX,
     MoveBudgets,
     Node,
     NodeState,
@@ -14,10 +15,12 @@ from poise.decide.partition_values import (
     ReleaseTimeout,
 )
 from poise.decide.partitions import plan_partitions
-from poise.model.ownership import OWNED, MemberRow, Row, SetRow, is_wanted
+from poise.model.ownership import OWNED, MemberRow, Row, SetRow, Terms, is_wanted
 from poise.move.executor import Snapshot
 from poise.move.heartbeat import standing
 from poise.observe.brake import is_braked, vanished_at_once
+
+BACKOFF_LEASES, BACKOFF_MAX_S = 3, 3600.0
 
 
 def plan_snapshot(facts: Snapshot) -> PartitionPlan:
@@ -25,7 +28,7 @@ def plan_snapshot(facts: Snapshot) -> PartitionPlan:
     nodes = [_node(member, facts.now_s) for member in facts.members.values()]
     policy = _policy(facts.job)
     if facts.job.kind == "PartitionSet":
-        rows = [_partition(row) for row in facts.rows.values()]
+        rows = [_partition(row, facts) for row in facts.rows.values()]
         return plan_partitions(rows, nodes, now_s=facts.now_s, policy=policy)
     return plan_homes(_ring_facts(facts, nodes, policy), _homes(facts), braked=bool(braking(facts)))
 
@@ -63,12 +66,11 @@ def _budgets(job: SetRow) -> MoveBudgets:
 
 def _ring_facts(facts: Snapshot, nodes: list[Node], policy: PartitionPolicy) -> Facts:
     """Put the rows of a ring in the order of their keys."""
-    leased = facts.job.terms.leased
     rows = [facts.rows[key] for key in sorted(facts.rows)]
     known = {node.name: node for node in sorted(nodes, key=lambda node: node.name)}
     return Facts(
-        rows=[_partition(row, leased) for row in rows if is_wanted(facts.job, row)],
-        beyond=[_partition(row, leased) for row in rows if not is_wanted(facts.job, row)],
+        rows=[_partition(row, facts) for row in rows if is_wanted(facts.job, row)],
+        beyond=[_partition(row, facts) for row in rows if not is_wanted(facts.job, row)],
         nodes=known,
         active=[name for name, node in known.items() if node.state == NodeState.ACTIVE],
         now_s=facts.now_s,
@@ -93,7 +95,18 @@ def _node(member: MemberRow, now_s: float) -> Node:
     return Node(member.name, state, member.incarnation, member.weight)
 
 
-def _partition(row: Row, leased: bool = True) -> Partition:
+def offered_again_s(row: Row, terms: Terms) -> float:
+    """Say when an item may be offered again to members that never confirmed it: after pauses that double.
+
+    What was in their way may be mended: without an end to the pause an item with a single member would stay unowned.
+    """
+    over = max(0, max(row.offers.values(), default=0) - OFFERS_MAX)
+    return row.since_s + min(BACKOFF_MAX_S, BACKOFF_LEASES * terms.lease_s * 2.0 ** min(over, 20))
+
+
+def _partition(row: Row, facts: Snapshot) -> Partition:
+    terms = facts.job.terms
+    barring = row.offers and (row.state in OWNED or facts.now_s < offered_again_s(row, terms))
     return Partition(
         id=row.id,
         state=row.state,
@@ -102,8 +115,8 @@ def _partition(row: Row, leased: bool = True) -> Partition:
         epoch=row.epoch,
         owner_incarnation=row.owner_incarnation,
         confirmed=row.confirmed,
-        lease_until_s=row.lease_until_s if leased and row.state in OWNED else None,
+        lease_until_s=row.lease_until_s if terms.leased and row.state in OWNED else None,
         deadline_s=row.deadline_s,
-        offers=row.offers,
+        offers=row.offers if barring else {},
         reason=row.reason,
     )

@@ -111,10 +111,16 @@ class StoreJobs:
     def try_put(self, document: Document) -> Planned:
         """Plan the document as people wrote it on what is known of the job; a new job starts from nothing."""
         try:
-            status = self._planable(document.kind, document.metadata.name).status
+            known = self._planable(document.kind, document.metadata.name)
         except NotFound:
-            return plan_document(document, self._now())
-        return plan_document(msgspec.structs.replace(document, status=status), self._now())
+            # Only the counts of a CapacitySplit are people's to say.
+            status = document.status if isinstance(document, CapacitySplit) else type(document.status)()
+            return plan_document(msgspec.structs.replace(document, status=status), self._now())
+        asked = document
+        if isinstance(document, TargetPool) and isinstance(known, TargetPool) and document.spec.targets.listed is None:
+            spec = msgspec.structs.replace(document.spec, targets=known.spec.targets)
+            asked = msgspec.structs.replace(document, spec=spec)
+        return plan_document(msgspec.structs.replace(asked, status=known.status), self._now())
 
     def delete(self, kind: str, name: str, *, if_match: int | None) -> None:
         """Give a job up."""
@@ -254,6 +260,7 @@ class StoreJobs:
                 period_s=terms.lease_s / BEATS_PER_LEASE,
                 release_s=terms.release_s,
                 restart_grace_s=terms.restart_grace_s,
+                revoke=terms.revoke,
                 margin_s=terms.margin_s,
                 stop_s=terms.stop_s,
             )
@@ -295,7 +302,7 @@ class StoreJobs:
         if pod not in facts.members:
             raise NotFound(f"TargetPool {pool} has no pod {pod!r}")
         mine = {row.id for row in facts.rows.values() if row.owner == pod and row.state not in RELEASING}
-        return [_sd(each) for each in document.spec.targets.listed or [] if each.name in mine]
+        return [_sd(pool, each) for each in document.spec.targets.listed or [] if each.name in mine]
 
     def events(self, after: str | None, most: int) -> list[Event]:
         """Read events after an id, or with None the newest ones."""
@@ -304,18 +311,21 @@ class StoreJobs:
             return self.events(f"{max(0, version - most)}.0", most)
         cursor = _cursor(after)
         while lines := self._store.events(cursor, most):
-            shown = [self._event(line) for line in lines if line.set != SERVERS]
+            shown = [line for line in lines if line.set != SERVERS]
             if shown:
-                return shown
+                now_s = self._store.transact(shown[0].set, lambda tx: tx.now_s)
+                zero = self._now() - timedelta(seconds=now_s)
+                return [self._event(line, zero) for line in shown]
             cursor = (lines[-1].version, lines[-1].number)
         return []
 
-    def _event(self, line: Line) -> Event:
+    def _event(self, line: Line, zero: datetime) -> Event:
         kind = self._kinds.get(line.set)
         if kind is None:
             job = self._store.transact(line.set, lambda tx: tx.job())
             kind = self._kinds[line.set] = "" if job is None else job.kind
-        return Event(id=f"{line.version}.{line.number}", kind=kind, job=line.set.removeprefix(f"{kind}/"), line=line)
+        name, at = line.set.removeprefix(f"{kind}/"), zero + timedelta(seconds=line.at_s)
+        return Event(id=f"{line.version}.{line.number}", kind=kind, job=name, line=line, at=at)
 
     def wait(self, version: int, timeout_s: float) -> int:
         """Wait for a commit."""
@@ -402,8 +412,9 @@ def _parties(document: Document) -> list[MemberView]:
     return [MemberView(name=name, state="ready", load=held[name]) for name in names]
 
 
-def _sd(target: Target) -> HttpSd:
-    return HttpSd([target.address or target.name], {"__meta_poise_target": target.name, **target.labels})
+def _sd(pool: str, target: Target) -> HttpSd:
+    meta = {"__meta_poise_pool": pool, "__meta_poise_target": target.name}
+    return HttpSd([target.address or target.name], {**target.labels, **meta})
 
 
 def _estimate_s(view: MemberView, facts: Snapshot) -> float:

@@ -103,7 +103,15 @@ class Courier:
         await self._client.aclose()
 
     async def look(self) -> Sight:
-        """Read back what the pod has; its health where it tells it."""
+        """Read back what the pod has, all of it within one time."""
+        try:
+            async with asyncio.timeout(self.pace.answer_s):
+                return await self._read_back()
+        except TimeoutError:
+            raise PodFault(f"reading back was not answered within {self.pace.answer_s:g} s") from None
+
+    async def _read_back(self) -> Sight:
+        """Ask for what it is configured to collect, what still streams, and its health where it tells it."""
         if self._kind != "gnmic":
             found = _read(_NAMES, await self._ask("GET", "/targets"), "GET /targets")
             told = {each if isinstance(each, str) else each.name: _address(each) for each in found}
@@ -158,8 +166,9 @@ async def fetch(
     import httpx2
 
     chunks, size = [], 0
-    what = f"{method} {httpx2.URL(url).path}"
+    what = method
     try:
+        what = f"{method} {httpx2.URL(url).path}"
         async with asyncio.timeout(limit_s), client.stream(method, url, content=content, headers=headers) as answer:
             async for chunk in answer.aiter_bytes():
                 chunks.append(chunk)
@@ -169,7 +178,7 @@ async def fetch(
             return answer.status_code, b"".join(chunks)
     except (TimeoutError, httpx2.TimeoutException):
         raise PodFault(f"{what} was not answered within {limit_s:g} s") from None
-    except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError) as error:
+    except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError, ValueError) as error:
         raise PodFault(f"{what} failed: {_brief(error)}") from None
 
 

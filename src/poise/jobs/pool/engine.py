@@ -48,7 +48,7 @@ _LINES = 10_000  # Of the journal, at once.
 _WATCH_S = 0.5
 _CALM_S = 0.03  # Between two looks at the store.
 _IDLE_S = 5.0
-_RESIGN_S = 2.0
+_RESIGN_S = 0.5  # Whoever ends an engine waits for it.
 _NEVER = "never"  # No document reads like this: the first one is always adopted.
 
 _log = logging.getLogger("poise.pool")
@@ -59,7 +59,7 @@ class PoolEngine:
 
     _group: asyncio.TaskGroup
     _client: httpx2.AsyncClient  # Of the source; every pod has its own.
-    _context: ssl.SSLContext
+    _tls: ssl.SSLContext
     _threads: ThreadPoolExecutor
 
     def __init__(
@@ -69,10 +69,15 @@ class PoolEngine:
         *,
         folder: Path | None = None,
         who: str = "",
+        context: ssl.SSLContext | None = None,
         now: Callable[[], float] = clock.boot_s,
         start_s: float = START_S,
     ) -> None:
-        """Drive the TargetPool of this name; `folder` is where relative paths of files begin."""
+        """Drive the TargetPool of this name; `folder` is where relative paths of files begin.
+
+        `context` holds authorities and a client certificate where pods ask for them; else those of the system.
+        """
+        self._context = context
         self._store, self._set, self._folder = store, store_name("TargetPool", name), folder or Path()
         self._now, self._start_s = now, start_s
         self._coordinator = Coordinator(store, who or f"pool-{os.getpid()}-{uuid.uuid4().hex[:8]}")
@@ -102,8 +107,8 @@ class PoolEngine:
         self._adopted, self._version = _NEVER, -1
         try:
             await self._loops.until_done("begin", self._begin)
-            self._context = ssl.create_default_context()
-            async with open_client(self._context) as client, asyncio.TaskGroup() as group:
+            self._tls = self._context or ssl.create_default_context()
+            async with open_client(self._tls) as client, asyncio.TaskGroup() as group:
                 self._group, self._client = group, client
                 group.create_task(self._loops.forever("store", self._watch_store))
                 group.create_task(self._loops.forever("pods", self._tend, self._tend_due))
@@ -215,7 +220,7 @@ class PoolEngine:
             self._joined_s = self._now()
 
     def _courier(self, kind: str, url: str) -> Courier:
-        return Courier(open_client(self._context), kind, url, self._pace)
+        return Courier(open_client(self._tls), kind, url, self._pace)
 
     async def _drop(self, name: str) -> None:
         task, pod = self._tasks.pop(name, None), self._pods.pop(name, None)

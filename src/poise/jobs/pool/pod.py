@@ -234,9 +234,8 @@ class Pod:
         self._watched_s = now_s if self._watched_s is None else self._watched_s
         self._watches += 1
         if self.error_stays:
-            late = sorted(self.sight.live - packet.content.shape.keys())
-            late_s = now_s - self._watched_s
-            self.error = f"still collects {_few(late)} {late_s:.0f} s after it was told to stop"
+            late = _few(sorted(self.sight.live - packet.content.shape.keys()))
+            self.error = f"still collects {late} more than {self.pace.teardown_s:g} s after it was told to stop"
             if now_s - self._told_s >= self.pace.teardown_s:
                 self.memory, self._told_s = forget(self.memory), now_s
         self._look_at_s = -inf

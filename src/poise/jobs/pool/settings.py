@@ -15,7 +15,7 @@ TEARDOWN_S = 30.0
 
 
 class Pace(msgspec.Struct, frozen=True):
-    """How often a pod is looked at, and how long its answers are waited for."""
+    """How often a pod is looked at, and how long one look and one document are waited for."""
 
     gone_after_s: float
     look_s: float
@@ -35,14 +35,15 @@ class PoolDocument(msgspec.Struct, frozen=True):
 def pace_of(gone_after_s: float) -> Pace:
     """Fit looks and waits into the time after which a pod counts as gone.
 
-    Law: a pod that answers looks and lets every write time out is still spoken for: apply + back-off < gone after.
+    Law: a pod that answers looks and lets every write time out is still spoken for: apply + back-off + answer < gone
+    after.
     """
     return Pace(
         gone_after_s=gone_after_s,
         look_s=min(5.0, gone_after_s / 4),
-        answer_s=min(5.0, gone_after_s / 4),
-        apply_s=min(15.0, gone_after_s / 2),
-        backoff_max_s=min(10.0, gone_after_s / 4),
+        answer_s=min(5.0, gone_after_s / 3),
+        apply_s=min(15.0, gone_after_s / 3),
+        backoff_max_s=min(10.0, gone_after_s / 6),
     )
 
 
