@@ -164,6 +164,11 @@ class BlindTransaction(FactsTransaction):
         """Give the rows that the leader saw."""
         return dict(self._view)
 
+    def rows_for(self, owner: str, names: Iterable[str]) -> dict[str, Row]:
+        """Give those of the named rows that the leader saw."""
+        del owner
+        return {item: self._view[item] for item in names if item in self._view}
+
     def write_rows(self, rows: Iterable[Row]) -> None:
         """Write over anything."""
         self._rows.update({row.id: row for row in rows if row.id in self._rows})
