@@ -175,6 +175,17 @@ def test_pause_is_kept_and_resume_ends_it(client: httpx2.Client) -> None:
     assert refused.json()["errors"] == [{"path": "$.al", "message": 'unknown field; did you mean "all"?'}]
 
 
+def test_a_plan_says_what_a_pause_holds_back(server: LiveServer, client: httpx2.Client) -> None:
+    settle(server, TalkingMember(client, "n1"))
+    TalkingMember(client, "n2")
+    client.post(f"{ORDERS_PATH}/pause")
+    moves = client.get(f"{ORDERS_PATH}/plan").json()["moves"]
+    assert moves
+    assert {move["waits"]["code"] for move in moves} <= {"pause", "budget"}
+    reasons = client.get(f"{ORDERS_PATH}/members/n1/stoppable").json()["reasons"]
+    assert "the job is paused: nothing moves" in reasons
+
+
 def test_a_paused_set_goes_on_with_recovery_unless_all_is_said(server: LiveServer, client: httpx2.Client) -> None:
     client.post(f"{ORDERS_PATH}/pause", json={"all": True})
     member = TalkingMember(client, "n1")

@@ -230,7 +230,9 @@ def _become(order: Begin) -> None:
         for number in (*_DEAF_TO, signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _DEAF_TO)
-        os.execvpe(order.command[0], order.command, {**os.environ, **order.environment})
+        # The worker's own key is nobody else's.
+        inherited = {name: value for name, value in os.environ.items() if name != "POISE_TOKEN"}
+        os.execvpe(order.command[0], order.command, {**inherited, **order.environment})
     except OSError as error:
         os.write(2, f"poise: {order.command[0]}: {error.strerror}\n".encode())
     finally:

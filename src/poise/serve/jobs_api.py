@@ -7,12 +7,13 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 import msgspec
+from msgspec import UNSET
 
 from poise import clock
 from poise.decide.explain import Explanation
 from poise.errors import NotFound, Unavailable, invalid
 from poise.hold.settings import BEATS_PER_LEASE
-from poise.jobs.entries import Planned, Told
+from poise.jobs.entries import CapacityEntry, ItemsEntry, Planned, Told, Waits
 from poise.jobs.live import lease_state, pod_state
 from poise.jobs.planning import explain_document, plan_document
 from poise.jobs.pool.pull import answer_pull
@@ -127,8 +128,12 @@ class StoreJobs:
         delete_document(self._store, kind, name, if_match=if_match)
 
     def plan(self, kind: str, name: str, what_if: WhatIf | None) -> Planned:
-        """Plan a job as it is, or as a what-if."""
-        return plan_document(self._planable(kind, name), self._now(), what_if)
+        """Plan a job as it is, or as a what-if; what a pause holds back says so."""
+        planned = plan_document(self._planable(kind, name), self._now(), what_if)
+        facts = self._facts(kind, name)
+        if not facts.job.paused:
+            return planned
+        return _paused(planned, {each.name for each in facts.members.values() if standing(each, facts.now_s).active})
 
     def explain(self, kind: str, name: str, item: str, what_if: WhatIf | None = None) -> Explanation | Told:
         """Say why an item is where it is."""
@@ -230,6 +235,8 @@ class StoreJobs:
             reasons.append(f"it holds {view.load} item{'' if view.load == 1 else 's'}")
         if view.load and not view.draining:
             reasons.append("it is not draining: nothing leaves it")
+        if view.load and facts.job.paused:
+            reasons.append("the job is paused: nothing moves")
         if view.load and not others:
             reasons.append("no other member can take its items")
         if view.reserved:
@@ -345,6 +352,26 @@ class StoreJobs:
             return snapshot(tx, store_name(kind, name))
 
         return self._store.transact(store_name(kind, name), read)
+
+
+def _paused(planned: Planned, alive: set[str]) -> Planned:
+    """Say of every move and action that a pause holds it back; first placements and recovery go on."""
+    waits, entry = Waits("pause", None, "paused until someone resumes it"), planned.entry
+    if isinstance(entry, ItemsEntry):
+        moves = [
+            msgspec.structs.replace(move, waits=move.waits or waits)
+            if move.source in alive and move.step in (UNSET, "release")
+            else move
+            for move in entry.moves
+        ]
+        return msgspec.structs.replace(planned, entry=msgspec.structs.replace(entry, moves=moves))
+    if isinstance(entry, CapacityEntry):
+        workloads = {
+            name: each if each.action == "none" else msgspec.structs.replace(each, waits=each.waits or waits)
+            for name, each in entry.workloads.items()
+        }
+        return msgspec.structs.replace(planned, entry=msgspec.structs.replace(entry, workloads=workloads))
+    return planned
 
 
 def _require_set(tx: Transaction, name: str) -> None:

@@ -1,0 +1,170 @@
+"""What is shipped for running Poise is current: alerts and dashboard ask for metrics that exist, commands are known."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator
+
+import pytest
+import yaml
+from tests.shown_commands import ROOT, Command, check_words
+
+from poise.clock import boot_s
+from poise.serve.calls import CALLS
+from poise.serve.jobs_api import StoreJobs
+from poise.serve.metrics import Metrics
+from poise.stores.memory import MemoryStore
+
+DEPLOY = ROOT / "deploy"
+ALERTS = DEPLOY / "prometheus" / "alerts.yaml"
+DASHBOARD = DEPLOY / "grafana" / "poise.json"
+UNIT = DEPLOY / "systemd" / "poise.service"
+CONTAINER = DEPLOY / "container" / "Containerfile"
+# The labels of the contract, those of a histogram and of the information, and what Prometheus adds to a scrape.
+LABELS = {"job", "state", "member", "reason", "outcome", "le", "version", "python", "instance"}
+
+
+def served() -> dict[str, str]:
+    """Ask the server's own metrics for their names and types."""
+    metrics = Metrics(StoreJobs(MemoryStore(boot_s), ready=lambda: True))
+    found = re.findall(r"^# TYPE (\S+) (\S+)$", metrics.exposition().decode(), re.MULTILINE)
+    return dict(found)
+
+
+def series() -> set[str]:
+    """List every series that can be asked for."""
+    names = set()
+    for name, kind in served().items():
+        names |= {f"{name}_{part}" for part in ("bucket", "sum", "count")} if kind == "histogram" else {name}
+    return names
+
+
+def alert_rules() -> list[dict[str, object]]:
+    found = yaml.safe_load(ALERTS.read_text())
+    return [rule for group in found["groups"] for rule in group["rules"]]
+
+
+def dashboard() -> dict[str, object]:
+    found = json.loads(DASHBOARD.read_text())
+    assert isinstance(found, dict)
+    return found
+
+
+def panel_queries() -> Iterator[str]:
+    panels = dashboard()["panels"]
+    assert isinstance(panels, list)
+    for panel in panels:
+        yield from (target["expr"] for target in panel["targets"])
+
+
+QUERIES = [str(rule["expr"]) for rule in alert_rules()] + list(panel_queries())
+
+
+def unknown(query: str) -> set[str]:
+    """Name what a query asks for in vain: series and labels that there are not."""
+    bare = re.sub(r'"[^"]*"', '""', query)
+    asked = set(re.findall(r"\bpoise_[a-z_]+", bare))
+    labels = set(re.findall(r"(\w+)\s*=~?\s*\"", bare))
+    for group in re.findall(r"\b(?:by|on)\s*\(([^)]*)\)", bare):
+        labels |= set(re.findall(r"\w+", group))
+    return (asked - series()) | (labels - LABELS)
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_a_query_asks_for_what_there_is(query: str) -> None:
+    assert "poise_" in query
+    assert unknown(query) == set()
+    assert query.count("(") == query.count(")")
+    assert query.count("{") == query.count("}")
+
+
+def test_a_wrong_query_is_found() -> None:
+    assert unknown("max by (jub) (poise_unowned)") == {"jub"}
+    assert unknown('poise_members{stat="gone"}') == {"stat"}
+    assert unknown("poise_moves") == {"poise_moves"}
+    assert unknown("rate(poise_cycle_seconds[5m])") == {"poise_cycle_seconds"}
+
+
+def test_the_dashboard_shows_every_metric() -> None:
+    shown = " ".join(panel_queries())
+    assert [name for name in served() if name not in shown] == []
+
+
+def test_every_alert_says_what_to_look_at() -> None:
+    names = [rule["alert"] for rule in alert_rules()]
+    assert len(names) == len(set(names)) >= 8
+    for rule in alert_rules():
+        labels, notes = rule["labels"], rule["annotations"]
+        assert isinstance(labels, dict)
+        assert isinstance(notes, dict)
+        assert labels["severity"] in ("critical", "warning", "info")
+        assert notes["summary"]
+
+
+def test_the_panels_of_the_dashboard_do_not_overlap() -> None:
+    panels = dashboard()["panels"]
+    assert isinstance(panels, list)
+    cells = [
+        (x, y)
+        for place in (panel["gridPos"] for panel in panels)
+        for x in range(place["x"], place["x"] + place["w"])
+        for y in range(place["y"], place["y"] + place["h"])
+    ]
+    assert len(cells) == len(set(cells))
+    assert max(x for x, _ in cells) < 24
+    assert len({panel["id"] for panel in panels}) == len(panels)
+
+
+def settings_of(unit: str) -> dict[str, str]:
+    return dict(re.findall(r"^(\w+)=(.*)$", unit, re.MULTILINE))
+
+
+def test_the_unit_starts_a_command_that_exists() -> None:
+    settings = settings_of(UNIT.read_text())
+    words = [word for word in shlex.split(settings["ExecStart"]) if not word.startswith("$")]
+    assert words[0].endswith("/poise")
+    check_words(Command(UNIT.name, shlex.join(["poise", *words[1:]])))
+    assert settings["RestartPreventExitStatus"] == "64", "usage and invalid settings"
+    assert settings["DynamicUser"] == "yes"
+    assert f"/var/lib/{settings['StateDirectory']}/" in settings["ExecStart"], "the one place that it may write"
+
+
+def container_lines() -> dict[str, str]:
+    """Read the last line of each instruction, with its continuations."""
+    text = re.sub(r"\\\n\s*", "", "\n".join(line for line in CONTAINER.read_text().splitlines() if line[:1] != "#"))
+    return dict(line.split(" ", 1) for line in text.splitlines() if line)
+
+
+def test_the_container_starts_a_command_that_exists() -> None:
+    lines = container_lines()
+    words = [*json.loads(lines["ENTRYPOINT"]), *json.loads(lines["CMD"])]
+    assert words[:2] == ["poise", "up"]
+    check_words(Command(CONTAINER.name, shlex.join(words)))
+    assert f"sqlite:///{lines['VOLUME']}/poise.db" in words, "the one place that is written"
+    assert f"0.0.0.0:{lines['EXPOSE']}" in words
+    assert "--tokens" in words, "it can be reached by others"
+
+
+def test_the_container_is_nobody_of_note_and_checks_its_health() -> None:
+    lines = container_lines()
+    assert int(lines["USER"].split(":")[0]) > 0
+    asked = re.search(r"http://127\.0\.0\.1:(\d+)(/\w+)", lines["HEALTHCHECK"])
+    assert asked is not None
+    assert asked[1] == lines["EXPOSE"]
+    assert asked[2] in {call.path for call in CALLS if call.role == "open"}
+
+
+def test_the_container_copies_what_is_there() -> None:
+    copied = re.findall(r"^COPY (?!--from)(.*) \S+$", CONTAINER.read_text(), re.MULTILINE)
+    assert copied
+    for name in " ".join(copied).split():
+        assert (ROOT / name).exists(), name
+
+
+def test_nothing_names_a_foreign_address() -> None:
+    for path in (ALERTS, DASHBOARD, UNIT, CONTAINER):
+        for host in re.findall(r"https?://([^/:\"'\s]+)", path.read_text()):
+            assert host == "127.0.0.1", path.name
+    assert all("/" not in image for image in re.findall(r"^FROM (\S+)", CONTAINER.read_text(), re.MULTILINE))
