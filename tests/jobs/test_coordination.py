@@ -28,8 +28,8 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield opened
 
 
-def make(store: Store, name: str, *members: str) -> None:
-    store.transact(name, lambda tx: put_set(tx, SetRow(name=name, count=4, terms=TERMS)))
+def make(store: Store, name: str, *members: str, terms: Terms = TERMS) -> None:
+    store.transact(name, lambda tx: put_set(tx, SetRow(name=name, count=4, terms=terms)))
     for member in members:
         store.transact(name, partial(register_member, name=name, member=member, process="p"))
 
@@ -114,7 +114,7 @@ def test_one_leads_and_the_next_takes_over_as_soon_as_it_resigns(store: Store) -
     with Coordination(store, "c1") as first:
         assert soon(lambda: leader() == "c1")
         with Coordination(store, "c2"):
-            time.sleep(TERMS.lease_s)
+            time.sleep(2 * TERMS.lease_s)
             assert leader() == "c1"
             first.__exit__(None, None, None)
             assert leader() == "", "given up, not waited out"
@@ -122,7 +122,7 @@ def test_one_leads_and_the_next_takes_over_as_soon_as_it_resigns(store: Store) -
 
 
 def test_a_change_wakes_the_leader_at_once(store: Store) -> None:
-    make(store, "orders", "a")
+    make(store, "orders", "a", terms=Terms(lease_s=60, grace_s=1, release_s=5))
     with Coordination(store, "c1"):
         assert soon(lambda: owned(store, "orders") == 4)
         row = store.transact("orders", lambda tx: tx.member("a"))

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from poise.cli.main import run
-from poise.model.ownership import Line
+from poise.model.ownership import GENERATION, Line
 from poise.move.handoff import Transition
 from poise.move.verify import verify
 
@@ -82,3 +82,18 @@ def test_the_command_reads_what_history_prints(tmp_path: Path, capsys: pytest.Ca
     file.write_text(json.dumps([{"nonsense": 1}]))
     assert run(["verify", str(file)]) == 64
     assert "is no journal" in capsys.readouterr().err
+
+
+def test_epochs_go_on_above_all_earlier_ones_in_a_new_generation() -> None:
+    lines = journal((T.T1, "n1", 5), ("set", None, 0), (T.T1, "n2", GENERATION + 6))
+    lines[1] = msgspec.structs.replace(lines[1], item="", reason="generation 1: commits were lost")
+    assert verify(lines) is None
+    for epoch in (5, 6, GENERATION):
+        assert verify([*lines[:2], msgspec.structs.replace(lines[2], epoch=epoch)]) is not None
+
+
+def test_what_became_of_a_division_is_no_hand_over() -> None:
+    assert (
+        verify([*SOUND, msgspec.structs.replace(SOUND[-1], transition="divided", member=None, epoch=0, number=16)])
+        is None
+    )

@@ -66,7 +66,7 @@ def up(
         environ=os.environ,
     )
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="poise: %(message)s")
-    for chatty in ("httpx2", "httpcore2", "uvicorn"):
+    for chatty in ("httpx2", "httpcore2", "uvicorn", "poise.member"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
     sockets = open_sockets(settings)
     with closing(sockets[0]), closing(open_store(db)) as store:

@@ -14,6 +14,7 @@ from typing import Self
 from poise import clock
 from poise.errors import Conflict, PoiseError, Unavailable
 from poise.jobs.coordinator import Coordinator, Cycle
+from poise.jobs.debts import Debts
 from poise.stores.base import Store
 
 WATCH_S = 1.0  # How long one wait for a change may take: a stop is heard at its end at the latest.
@@ -30,6 +31,7 @@ class Coordination:
         """Take part in the election of every set under this name; `who` must be another one in every process."""
         self._store, self._who, self._only = store, who, only
         self._stopped = threading.Event()
+        self._debts = Debts()
         self._turns: dict[str, Turn] = {}
         self._watcher = threading.Thread(target=self._watch, name="poise-coordination", daemon=True)
 
@@ -62,19 +64,25 @@ class Coordination:
                 failures += 1
                 _log.warning("coordination.unwatched reason=%s", error)
                 self._stopped.wait(_pause_s(failures))
+            except Exception:
+                failures += 1
+                _log.exception("coordination.broken")  # Without its watcher no set would be woken any more.
+                self._stopped.wait(_pause_s(failures))
 
     def _look(self) -> None:
         names = [name for name in self._store.sets() if self._only in (None, name)]
         for name in names:
             if name not in self._turns and self._is_planned(name):
-                self._turns[name] = Turn(Coordinator(self._store, self._who), name)
+                self._turns[name] = Turn(Coordinator(self._store, self._who, debts=self._debts), name)
                 self._turns[name].start()
+        for name in self._turns.keys() - names:
+            self._turns.pop(name).stop()  # The set was deleted and has ended: nobody leads it any more.
         for turn in self._turns.values():
             turn.wake()
 
     def _is_planned(self, name: str) -> bool:
         """Say whether a set is planned here: pools need somebody who speaks for their pods first."""
-        job = self._store.transact(name, lambda tx: tx.job())
+        job = self._store.view(name, lambda tx: tx.job())
         return job is not None and job.kind in ("PartitionSet", "ShardRing")
 
 
@@ -121,10 +129,17 @@ class Turn(threading.Thread):
             except Exception:
                 failures, wait_s = failures + 1, _pause_s(failures)
                 _log.exception("coordinator.broken set=%s", self._set)
-            if self._tell is not None:
-                self._tell(self._set, cycle, clock.boot_s() - began_s)
+            self._report(cycle, clock.boot_s() - began_s)
             self._rest(wait_s, heeds=self._leads and not failures)
         self._resign()
+
+    def _report(self, cycle: Cycle | None, took_s: float) -> None:
+        """Tell whoever listens; what goes wrong there is no reason to end the cycles of a set."""
+        try:
+            if self._tell is not None:
+                self._tell(self._set, cycle, took_s)
+        except Exception:
+            _log.exception("coordinator.untold set=%s", self._set)
 
     def _rest(self, seconds: float, *, heeds: bool) -> None:
         """Sleep until it is time, until a change where changes matter, or until stopped."""

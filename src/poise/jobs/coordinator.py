@@ -14,8 +14,9 @@ import msgspec
 from poise import clock
 from poise.decide.partition_values import PartitionPlan, Step
 from poise.errors import Conflict
+from poise.jobs.debts import Debts
 from poise.jobs.gate import open_gate
-from poise.jobs.snapshots import offered_again_s, plan_snapshot
+from poise.jobs.snapshots import barred_until_s
 from poise.jobs.stored import end_deleted
 from poise.model.ownership import OWNED, MemberRow, OwnerState, SetRow
 from poise.move.election import resign
@@ -50,11 +51,12 @@ class _Seen(msgspec.Struct, frozen=True):
 class Coordinator:
     """Plans sets for whoever holds the term; keeps nothing that a restart would miss."""
 
-    def __init__(self, store: Store, who: str, *, lead_s: float = LEAD_S) -> None:
-        """Plan with the facts of this store, under this name."""
+    def __init__(self, store: Store, who: str, *, lead_s: float = LEAD_S, debts: Debts | None = None) -> None:
+        """Plan with the facts of this store, under this name; one process shares `debts` among its sets."""
         self._store = store
         self._who = who
         self._lead_s = lead_s
+        self._debts = debts or Debts()
         self._seen: dict[str, _Seen] = {}
         self._plans = 0
 
@@ -70,7 +72,7 @@ class Coordinator:
         if known is not None and _same(known, seen) and now_s < known.due_s:
             return Cycle(f"{name}: nothing new", min(rest_s, known.due_s - now_s))
         facts = self._store.view(name, lambda tx: snapshot(tx, name))
-        plan = plan_snapshot(facts)
+        plan = self._debts.plan(facts)
         gate = open_gate(facts, now or clock.now())
         applied = self._apply(name, term, facts, gate.let_pass(plan.steps, facts.rows))
         due_s = min(_due_s(facts), gate.opens_s)
@@ -136,12 +138,11 @@ def _due_s(facts: Snapshot) -> float:
     for row in facts.rows.values():
         if row.state in OWNED:
             ends.append(row.lease_until_s + facts.job.terms.grace_s)
+        ends += [barred_until_s(row, member, facts.job.terms) for member in row.offers]
         if row.deadline_s is not None:
             ends.append(row.deadline_s)
         elif row.state is OwnerState.UNASSIGNED:
             ends.append(facts.job.quarantine_until_s)
-            if row.offers:
-                ends.append(offered_again_s(row, facts.job.terms))
     return min((end for end in ends if end > facts.now_s), default=facts.now_s + WAKE_MAX_S)
 
 

@@ -18,6 +18,7 @@ from poise.errors import Conflict, NotFound, PoiseError, Unavailable
 from poise.hold.member import Member
 from poise.jobs.coordination import Coordination, Tell, Turn
 from poise.jobs.coordinator import Coordinator
+from poise.jobs.debts import Debts
 from poise.jobs.dividing import divide_stored
 from poise.jobs.pool.engine import PoolEngine
 from poise.jobs.stored import DOCUMENT, SERVERS
@@ -56,6 +57,7 @@ class JobServer:
         """Take part under this name, another one in every process; `tell` hears of every cycle."""
         self._store, self._name, self._tell = store, name, tell
         self._changed = asyncio.Event()
+        self._debts = Debts()
         self._running: dict[str, _Running] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self.ready = False
@@ -119,9 +121,8 @@ class JobServer:
     async def _gain(self, name: str, epoch: int) -> None:
         _log.info("server.runs job=%s epoch=%d", name, epoch)
         job = await asyncio.to_thread(self._store.transact, name, lambda tx: tx.job())
-        self._running[name] = _Running(
-            self._store, name, "" if job is None else job.kind, f"{self._name} {epoch}", self._tell
-        )
+        kind, who = "" if job is None else job.kind, f"{self._name} {epoch}"
+        self._running[name] = _Running(self._store, name, kind, who, self._debts, self._tell)
 
     async def _lose(self, name: str, epoch: int) -> None:
         running = self._running.pop(name, None)
@@ -133,7 +134,7 @@ class JobServer:
 class _Running:
     """One job that runs here: a thread of cycles, or a task."""
 
-    def __init__(self, store: Store, name: str, kind: str, who: str, tell: Tell | None) -> None:
+    def __init__(self, store: Store, name: str, kind: str, who: str, debts: Debts, tell: Tell | None) -> None:
         self._store, self._name = store, name
         self._changed = asyncio.Event()
         self._divided: str | None = None  # The document for which nothing is left to divide.
@@ -141,7 +142,7 @@ class _Running:
         self._task: asyncio.Task[None] | None = None
         match kind:
             case "PartitionSet" | "ShardRing":
-                self._turn = Turn(Coordinator(store, who), name, tell)
+                self._turn = Turn(Coordinator(store, who, debts=debts), name, tell)
                 self._turn.start()
             case "TargetPool":
                 engine = PoolEngine(store, name.removeprefix("TargetPool/"), who=who)

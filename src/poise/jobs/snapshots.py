@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from fractions import Fraction
+
 from poise.decide.homes import Homes, plan_homes
 from poise.decide.partition_facts import Facts
 from poise.decide.partition_values import (
@@ -23,10 +26,10 @@ from poise.observe.brake import is_braked, vanished_at_once
 BACKOFF_LEASES, BACKOFF_MAX_S = 3, 3600.0
 
 
-def plan_snapshot(facts: Snapshot) -> PartitionPlan:
-    """Plan a snapshot of a store, with its own time."""
+def plan_snapshot(facts: Snapshot, debt: Mapping[str, Fraction] = {}) -> PartitionPlan:
+    """Plan a snapshot of a store, with its own time; `debt` is what the other sets owe its members."""
     nodes = [_node(member, facts.now_s) for member in facts.members.values()]
-    policy = _policy(facts.job)
+    policy = _policy(facts.job, debt)
     if facts.job.kind == "PartitionSet":
         rows = [_partition(row, facts) for row in facts.rows.values()]
         return plan_partitions(rows, nodes, now_s=facts.now_s, policy=policy)
@@ -43,7 +46,7 @@ def braking(facts: Snapshot) -> list[str]:
     return vanished if is_braked(len(vanished), len(owners), facts.job.brake_percent) else []
 
 
-def _policy(job: SetRow) -> PartitionPolicy:
+def _policy(job: SetRow, debt: Mapping[str, Fraction]) -> PartitionPolicy:
     return PartitionPolicy(
         count=job.count,
         lease_s=job.terms.lease_s,
@@ -52,6 +55,7 @@ def _policy(job: SetRow) -> PartitionPolicy:
         on_release_timeout=ReleaseTimeout.REVOKE if job.terms.revoke else ReleaseTimeout.WAIT,
         budgets=_budgets(job),
         weights=job.weights,
+        debt=dict(debt),
         seed=f"{job.kind}/{job.name}",
     )
 
@@ -95,18 +99,27 @@ def _node(member: MemberRow, now_s: float) -> Node:
     return Node(member.name, state, member.incarnation, member.weight)
 
 
-def offered_again_s(row: Row, terms: Terms) -> float:
-    """Say when an item may be offered again to members that never confirmed it: after pauses that double.
+def barred_until_s(row: Row, member: str, terms: Terms) -> float:
+    """Say until when an item is not offered to a member that never confirmed it: after pauses that double.
 
-    What was in their way may be mended: without an end to the pause an item with a single member would stay unowned.
+    What was in its way may be mended: a bar without an end would keep the item from that member for ever, also while
+    another one holds it.
     """
-    over = max(0, max(row.offers.values(), default=0) - OFFERS_MAX)
-    return row.since_s + min(BACKOFF_MAX_S, BACKOFF_LEASES * terms.lease_s * 2.0 ** min(over, 20))
+    over = row.offers.get(member, 0) - OFFERS_MAX
+    return row.since_s + min(BACKOFF_MAX_S, BACKOFF_LEASES * terms.lease_s * 2.0 ** min(over, 20)) if over >= 0 else 0.0
+
+
+def _standing_offers(row: Row, facts: Snapshot) -> dict[str, int]:
+    """Forget the offers of a member whose pause is over: it is tried once more."""
+    return {
+        member: count
+        for member, count in row.offers.items()
+        if count < OFFERS_MAX or facts.now_s < barred_until_s(row, member, facts.job.terms)
+    }
 
 
 def _partition(row: Row, facts: Snapshot) -> Partition:
     terms = facts.job.terms
-    barring = row.offers and (row.state in OWNED or facts.now_s < offered_again_s(row, terms))
     return Partition(
         id=row.id,
         state=row.state,
@@ -117,6 +130,6 @@ def _partition(row: Row, facts: Snapshot) -> Partition:
         confirmed=row.confirmed,
         lease_until_s=row.lease_until_s if terms.leased and row.state in OWNED else None,
         deadline_s=row.deadline_s,
-        offers=row.offers if barring else {},
+        offers=row.offers and _standing_offers(row, facts),
         reason=row.reason,
     )

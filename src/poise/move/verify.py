@@ -37,6 +37,7 @@ class _Set(msgspec.Struct):
     number: int = 0
     term: int = 0
     at_s: float = 0.0
+    least: int = 0  # Where the epochs of its generation begin.
     items: dict[str, _Item] = msgspec.field(default_factory=dict)
 
 
@@ -45,7 +46,7 @@ def verify(lines: Iterable[Line]) -> Broken | None:
     sets: dict[str, _Set] = {}
     for line in lines:
         known = sets.setdefault(line.set, _Set())
-        law = _order(known, line) or _judge(known.items.get(line.item, _Item()), line)
+        law = _order(known, line) or _judge(known.items.get(line.item, _Item()), line, known.least)
         if law:
             return Broken(line, law)
         known.number = line.number
@@ -64,20 +65,23 @@ def _order(known: _Set, line: Line) -> str:
     return ""
 
 
-def _judge(item: _Item, line: Line) -> str:
+def _judge(item: _Item, line: Line, least: int) -> str:
     """Judge one transition by what is known of its item."""
     if not line.item:
         return ""
     try:
         transition = Transition(line.transition)
     except ValueError:
+        if line.member is None and not line.epoch:
+            return ""  # Replicas are counted, and owned by nobody: what became of a division is no hand-over.
         return f"there is no transition {line.transition!r}"
     if transition is Transition.T1:
         if item.owner is not None:
             return f"never two owners: {item.owner} still has it"
         if line.epoch // GENERATION == item.epoch // GENERATION and line.epoch != item.epoch + 1 and item.epoch:
             return f"a grant raises the epoch by one, and it was {item.epoch}"
-        return "" if line.epoch > item.epoch else f"epochs only grow, and it was {item.epoch}"
+        least = max(least, item.epoch)
+        return "" if line.epoch > least else f"epochs only grow, and it was {least}"
     if line.epoch != item.epoch and item.epoch:
         return f"only a grant changes the epoch, and it was {item.epoch}"
     return _judge_owned(item, line, transition)
@@ -103,10 +107,11 @@ def _follow(known: _Set, line: Line) -> None:
     """Take a sound line into account; a line of the set that starts a generation frees everything."""
     if not line.item:
         if line.reason.startswith("generation "):
+            known.least = int(line.reason.removeprefix("generation ").partition(":")[0]) * GENERATION
             known.items = {name: _Item(epoch=0) for name in known.items}
         return
     item = known.items.get(line.item, _Item())
-    match Transition(line.transition):
+    match line.transition:
         case Transition.T1:
             item = _Item(owner=line.member, epoch=line.epoch)
         case Transition.T3:
