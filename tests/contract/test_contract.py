@@ -59,6 +59,7 @@ FULL_SET = SetRow(
     tokens=7,
     brake_percent=35,
     brake_released_s=1794786585.3130801,
+    braked=True,
     terms=Terms(lease_s=7.5, grace_s=0.5, release_s=3.0, restart_grace_s=9.0, revoke=False),
     guards=PartitionGuards(cooldown_seconds=5, moves_in_flight_max=None, per_source_max=2),
     weights={"n1": 3},

@@ -150,6 +150,8 @@ def test_the_brake_holds_when_most_vanish_at_once_and_opens_when_somebody_says_s
     world.settle(60)
     assert world.owners() == before, "three of four are more than half"
     assert braking(world.facts()) == ["web-1", "web-2", "web-3"]
+    told = [line.reason for line in world.store.journal("orders", most=10_000) if "brake" in line.reason]
+    assert told == ["the brake holds: web-1, web-2, web-3 vanished at once"], "said once, for whoever reads events"
     plan = plan_snapshot(world.facts())
     assert all("the brake holds" in plan.unowned[key] for key, owner in before.items() if owner != "web-0")
     world.change([*KEYS, "one more"])

@@ -189,6 +189,8 @@ def test_reported_counts_feed_cooldown_and_budgets_and_survive(store: MemoryStor
     assert [action.count for action in back.status.workloads["api"].actions] == [1, 1, 1]
     waits = msgspec.to_builtins(plan_document(back, NOW + timedelta(seconds=200)).entry)["workloads"]["api"]["waits"]
     assert waits["code"] == "budget"
+    story = [line.reason for line in store.journal("CapacitySplit/shop", "api")]
+    assert story == ["spot 5, on-demand 5", "spot 6, on-demand 4", "spot 7, on-demand 3", "spot 6, on-demand 4"]
 
 
 def test_the_same_report_again_writes_nothing(store: MemoryStore) -> None:

@@ -63,6 +63,10 @@ class AwayStore(MemoryStore):
         self._ask()
         return super().transact(name, work)
 
+    def view(self, name: str, work: Callable[[Transaction], Answer]) -> Answer:
+        self._ask()
+        return super().view(name, work)
+
     def sets(self) -> list[str]:
         self._ask()
         return super().sets()

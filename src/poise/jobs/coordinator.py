@@ -16,11 +16,11 @@ from poise.decide.partition_values import PartitionPlan, Step
 from poise.errors import Conflict
 from poise.jobs.debts import Debts
 from poise.jobs.gate import open_gate
-from poise.jobs.snapshots import barred_until_s
+from poise.jobs.snapshots import barred_until_s, braking
 from poise.jobs.stored import end_deleted
 from poise.model.ownership import OWNED, MemberRow, OwnerState, SetRow
 from poise.move.election import resign
-from poise.move.executor import Applied, Snapshot, apply_plan, lead, snapshot
+from poise.move.executor import Applied, Snapshot, apply_plan, lead, note_brake, snapshot
 from poise.move.heartbeat import standing
 from poise.stores.base import Store, Transaction
 
@@ -76,6 +76,8 @@ class Coordinator:
         gate = open_gate(facts, now or clock.now())
         applied = self._apply(name, term, facts, gate.let_pass(plan.steps, facts.rows))
         due_s = min(_due_s(facts), gate.opens_s)
+        if facts.job.braked != bool(vanished := braking(facts)):
+            self._store.transact(name, lambda tx: note_brake(tx, name, vanished))
         if not facts.job.count and not facts.rows:
             self._store.transact(name, lambda tx: end_deleted(tx, name))
         if applied.written or applied.refused:

@@ -14,7 +14,7 @@ from poise.jobs.reports import merge_report
 from poise.model import KINDS, CapacitySplit, Document, PartitionSet, ReplicaDivision, ShardRing, TargetPool
 from poise.model.capacity_split import CapacitySplitStatus
 from poise.model.common import MoveGuards
-from poise.model.ownership import SetRow, Terms
+from poise.model.ownership import Line, SetRow, Terms
 from poise.model.partition_set import PartitionGuards
 from poise.model.replica_division import ReplicaDivisionStatus
 from poise.model.target_pool import Target, Targets
@@ -92,19 +92,35 @@ def _report(tx: Transaction, document: Document, now: datetime) -> None:
         after = merge_report(document, before, now)
         if after != before:
             write_status(tx, after)
+            tx.write_lines(_reported(tx, document, before, after))
+
+
+def _reported(
+    tx: Transaction, document: CapacitySplit, before: CapacitySplitStatus, after: CapacitySplitStatus
+) -> list[Line]:
+    """Tell what a report changed, as the story of each workload."""
+    name = f"{document.kind}/{document.metadata.name}"
+    told = {}
+    for workload, seen in after.workloads.items():
+        counts = seen.pools or {"spot": seen.spot, "on-demand": seen.on_demand}
+        known = before.workloads.get(workload)
+        if known is None or counts != (known.pools or {"spot": known.spot, "on-demand": known.on_demand}):
+            told[workload] = ", ".join(f"{side} {count}" for side, count in counts.items())
+    return [
+        Line(set=name, item=workload, transition="reported", member=None, epoch=0, at_s=tx.now_s, reason=reason)
+        for workload, reason in told.items()
+    ]
 
 
 def read_document(store: Store, kind: str, name: str, now: datetime) -> Stored:
     """Read a job with its status."""
     where = store_name(kind, name)
-    return store.transact(where, lambda tx: read_in(tx, kind, name, now))
+    return store.view(where, lambda tx: read_in(tx, kind, name, now))
 
 
 def read_in(tx: Transaction, kind: str, name: str, now: datetime) -> Stored:
     """Read a job within a transaction on it."""
-    kept = _kept(tx)
-    if kept is None or kept.kind != kind:
-        raise NotFound(f"there is no {kind} {name!r}")
+    kept = _found(tx, kind, name)
     document = msgspec.json.decode(kept.text, type=KINDS[kept.kind])
     return Stored(_with_status(tx, store_name(kind, name), document, now), kept.revision)
 
@@ -116,6 +132,11 @@ def known_targets(tx: Transaction, pool: TargetPool) -> TargetPool:
         return pool
     targets = Targets(listed=msgspec.json.decode(note, type=_LastList).targets)
     return msgspec.structs.replace(pool, spec=msgspec.structs.replace(pool.spec, targets=targets))
+
+
+def revision_in(tx: Transaction, kind: str, name: str) -> int:
+    """Read the revision of a job within a transaction on it; what it is, is not looked at."""
+    return _found(tx, kind, name).revision
 
 
 def delete_document(store: Store, kind: str, name: str, *, if_match: int | None = None) -> None:
@@ -145,10 +166,17 @@ def listed(store: Store) -> list[tuple[str, str]]:
     """List the jobs of a store by kind and name."""
     found = []
     for where in store.sets():
-        kept = store.transact(where, _kept)
+        kept = store.view(where, _kept)
         if kept is not None:
             found.append((kept.kind, where.removeprefix(f"{kept.kind}/")))
     return sorted(found)
+
+
+def _found(tx: Transaction, kind: str, name: str) -> Kept:
+    kept = _kept(tx)
+    if kept is None or kept.kind != kind:
+        raise NotFound(f"there is no {kind} {name!r}")
+    return kept
 
 
 def _kept(tx: Transaction) -> Kept | None:

@@ -103,6 +103,7 @@ class SetRow(msgspec.Struct, frozen=True, kw_only=True):
     tokens: int = 100
     brake_percent: int = 50
     brake_released_s: float = 0.0
+    braked: bool = False
     terms: Terms = Terms()
     guards: PartitionGuards = PartitionGuards()
     weights: dict[str, int] = {}

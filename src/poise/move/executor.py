@@ -104,6 +104,16 @@ def _changed_job(before: SetRow, wanted: SetRow, count: int) -> SetRow:
     return msgspec.structs.replace(before, count=count, ended=False, **said)
 
 
+def note_brake(tx: Transaction, name: str, vanished: list[str]) -> None:
+    """Write down that the brake of a ring holds, and for whom, or that it is open again; once for each change."""
+    job = _job(tx, name)
+    if job.braked != bool(vanished):
+        job = msgspec.structs.replace(job, braked=bool(vanished), revision=job.revision + 1)
+        tx.write_job(job)
+        who = f"the brake holds: {', '.join(vanished[:8])} vanished at once" if vanished else "the brake is open"
+        tx.write_lines([_set_line(tx, job, who)])
+
+
 def end_set(tx: Transaction, name: str) -> bool:
     """End a set that was deleted, once nothing is left of it but tombstones; say whether it has ended."""
     job = _job(tx, name)

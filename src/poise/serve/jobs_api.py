@@ -17,7 +17,7 @@ from poise.jobs.entries import CapacityEntry, ItemsEntry, Planned, Told, Waits
 from poise.jobs.live import lease_state, pod_state
 from poise.jobs.planning import explain_document, plan_document
 from poise.jobs.pool.pull import answer_pull
-from poise.jobs.snapshots import plan_snapshot
+from poise.jobs.snapshots import braking, plan_snapshot
 from poise.jobs.stored import (
     SERVERS,
     Stored,
@@ -27,13 +27,22 @@ from poise.jobs.stored import (
     put_document,
     read_document,
     read_in,
+    revision_in,
     store_name,
 )
 from poise.jobs.what_if import WhatIf
 from poise.model import CapacitySplit, Document, ReplicaDivision, TargetPool
 from poise.model.ownership import OWNED, RELEASING, Heartbeat, Hold, Line, MemberRow, Reply, Row, Word
 from poise.model.target_pool import Target
-from poise.move.executor import Snapshot, drain_member, pause_set, register_member, snapshot, take_heartbeat
+from poise.move.executor import (
+    Snapshot,
+    drain_member,
+    pause_set,
+    register_member,
+    release_brake,
+    snapshot,
+    take_heartbeat,
+)
 from poise.move.heartbeat import Stale, Superseded, standing
 from poise.serve.facade import (
     ORIGIN,
@@ -59,6 +68,7 @@ class StoreJobs:
         """Ask this store; `ready` says whether the first cycle of this server is done."""
         self._store, self._now, self._ready = store, now, ready
         self._kinds: dict[str, str] = {}  # A set never changes its kind.
+        self._zero: datetime | None = None  # The wall clock at store time 0: an event has one time.
 
     def jobs(self) -> list[JobSummary]:
         """Look at every job in turn; one that was deleted meanwhile is left out."""
@@ -71,27 +81,18 @@ class StoreJobs:
         return summaries
 
     def _summary(self, kind: str, name: str) -> JobSummary:
-        stored = self.get(kind, name)
-        facts = self._facts(kind, name)
         if kind not in _OWNING:
-            planned = plan_document(stored.document, self._now())
-            return JobSummary(
-                kind=kind,
-                name=name,
-                revision=stored.revision,
-                health="paused" if facts.job.paused else "changes pending" if planned.pending else "as it should be",
-                paused=facts.job.paused,
-                items=len(_counted(stored.document)),
-            )
-        unowned = sum(row.owner is None for row in facts.rows.values())
-        moving = sum(row.state in RELEASING for row in facts.rows.values())
+            return self._counted_summary(kind, name)
+        facts = self._facts(kind, name)
         states = Counter(self._state(kind, member, facts) for member in facts.members.values())
         loads = Counter(row.owner for row in facts.rows.values())
         live = [loads[each.name] for each in facts.members.values() if standing(each, facts.now_s).takes]
+        unowned = sum(_is_unowned(row, facts) for row in facts.rows.values())
+        moving = sum(row.state in RELEASING for row in facts.rows.values())
         return JobSummary(
             kind=kind,
             name=name,
-            revision=stored.revision,
+            revision=self._revision(kind, name),
             health=_health(facts, unowned, moving),
             paused=facts.job.paused,
             items=len(facts.rows),
@@ -100,6 +101,21 @@ class StoreJobs:
             moves_in_flight=moving,
             spread=max(live) - min(live) if live else 0,
         )
+
+    def _counted_summary(self, kind: str, name: str) -> JobSummary:
+        stored, paused = self.get(kind, name), self._facts(kind, name).job.paused
+        planned = plan_document(stored.document, self._now())
+        return JobSummary(
+            kind=kind,
+            name=name,
+            revision=stored.revision,
+            health="paused" if paused else "changes pending" if planned.pending else "as it should be",
+            paused=paused,
+            items=len(_counted(stored.document)),
+        )
+
+    def _revision(self, kind: str, name: str) -> int:
+        return self._store.view(store_name(kind, name), lambda tx: revision_in(tx, kind, name))
 
     def get(self, kind: str, name: str) -> Stored:
         """Read one document with its live status."""
@@ -147,7 +163,7 @@ class StoreJobs:
             document = read_in(tx, kind, name, self._now()).document
             return known_targets(tx, document) if isinstance(document, TargetPool) else document
 
-        return self._store.transact(store_name(kind, name), read)
+        return self._store.view(store_name(kind, name), read)
 
     def items(self, kind: str, name: str, *, member: str | None, state: str | None) -> list[ItemView]:
         """List the items of a job in the order of their names, numbers as numbers."""
@@ -162,21 +178,30 @@ class StoreJobs:
         if kind not in _OWNING:
             return _counted(self.get(kind, name).document)
         facts = self._facts(kind, name)
-        reasons = plan_snapshot(facts).unowned
+        lacking = any(_is_unowned(row, facts) for row in facts.rows.values())
+        reasons = plan_snapshot(facts).unowned if lacking else {}
         zero = self._now() - timedelta(seconds=facts.now_s)
         rows = sorted(facts.rows.values(), key=lambda row: (int(row.id) if row.id.isdecimal() else 0, row.id))
         return [_item(row, zero, reasons.get(row.id)) for row in rows]
 
     def item(self, kind: str, name: str, item: str) -> ItemView:
-        """Read one item."""
+        """Read one item; only why it has no owner needs a look at all the others."""
+        if kind in _OWNING:
+            row, zero = self._store.view(store_name(kind, name), lambda tx: self._row(tx, kind, name, item))
+            if row is not None and row.owner is not None:
+                return _item(row, zero, None)
         found = next((each for each in self._items(kind, name) if each.item == item), None)
         if found is None:
             raise NotFound(f"{kind} {name} has no item {item!r}")
         return found
 
+    def _row(self, tx: Transaction, kind: str, name: str, item: str) -> tuple[Row | None, datetime]:
+        revision_in(tx, kind, name)
+        return tx.rows_for("", [item]).get(item), self._now() - timedelta(seconds=tx.now_s)
+
     def history(self, kind: str, name: str, item: str) -> list[Line]:
         """Tell the story of an item, also of one that is no longer there."""
-        self.get(kind, name)
+        self._revision(kind, name)
         return self._store.journal(store_name(kind, name), item, most=10_000)
 
     def members(self, kind: str, name: str) -> list[MemberView]:
@@ -204,7 +229,8 @@ class StoreJobs:
 
     def _state(self, kind: str, member: MemberRow, facts: Snapshot) -> str:
         if kind == "ShardRing":
-            return lease_state(member, facts.job.terms, facts.now_s)
+            lease = lease_state(member, facts.job.terms, facts.now_s)
+            return "draining" if lease == "ready" and member.draining else lease
         state = pod_state(member, facts.now_s)
         return "active" if kind == "PartitionSet" and state == "ready" else state
 
@@ -244,10 +270,12 @@ class StoreJobs:
         return Stoppable(ok=not reasons, reasons=reasons, estimate_s=_estimate_s(view, facts) if others else None)
 
     def pause(self, kind: str, name: str, *, paused: bool, everything: bool) -> Stored:
-        """Hold the moves of a job back, or let them go on; kept in the store."""
+        """Hold the moves of a job back, or let them go on, also past a brake that holds; kept in the store."""
         self.get(kind, name)
         where = store_name(kind, name)
         self._store.transact(where, lambda tx: pause_set(tx, where, paused, everything=everything))
+        if not paused and braking(self._facts(kind, name)):
+            self._store.transact(where, lambda tx: release_brake(tx, where))  # Whoever says "go on" has looked.
         return self.get(kind, name)
 
     def register(self, name: str, member: str, body: bytes) -> Registered:
@@ -320,8 +348,10 @@ class StoreJobs:
         while lines := self._store.events(cursor, most):
             shown = [line for line in lines if line.set != SERVERS]
             if shown:
-                now_s = self._store.transact(shown[0].set, lambda tx: tx.now_s)
-                zero = self._now() - timedelta(seconds=now_s)
+                if self._zero is None:
+                    now_s = self._store.view(shown[0].set, lambda tx: tx.now_s)
+                    self._zero = self._now() - timedelta(seconds=now_s)
+                zero = self._zero
                 return [self._event(line, zero) for line in shown]
             cursor = (lines[-1].version, lines[-1].number)
         return []
@@ -329,7 +359,7 @@ class StoreJobs:
     def _event(self, line: Line, zero: datetime) -> Event:
         kind = self._kinds.get(line.set)
         if kind is None:
-            job = self._store.transact(line.set, lambda tx: tx.job())
+            job = self._store.view(line.set, lambda tx: tx.job())
             kind = self._kinds[line.set] = "" if job is None else job.kind
         name, at = line.set.removeprefix(f"{kind}/"), zero + timedelta(seconds=line.at_s)
         return Event(id=f"{line.version}.{line.number}", kind=kind, job=name, line=line, at=at)
@@ -347,11 +377,13 @@ class StoreJobs:
         return self._ready()
 
     def _facts(self, kind: str, name: str) -> Snapshot:
+        """Read all facts of a job beside its transactions: no question holds up a heartbeat."""
+
         def read(tx: Transaction) -> Snapshot:
-            read_in(tx, kind, name, self._now())
+            revision_in(tx, kind, name)
             return snapshot(tx, store_name(kind, name))
 
-        return self._store.transact(store_name(kind, name), read)
+        return self._store.view(store_name(kind, name), read)
 
 
 def _paused(planned: Planned, alive: set[str]) -> Planned:
@@ -380,8 +412,18 @@ def _require_set(tx: Transaction, name: str) -> None:
         raise NotFound(f"there is no set {name!r}")
 
 
+def _is_unowned(row: Row, facts: Snapshot) -> bool:
+    """Say whether nobody may work on an item: it has no owner, or one that is not heard of any more."""
+    if row.owner is None:
+        return True
+    member = facts.members.get(row.owner)
+    return member is None or facts.now_s >= member.lease_until_s or (row.owner_incarnation or 0) < member.incarnation
+
+
 def _health(facts: Snapshot, unowned: int, moving: int) -> str:
     """Say what is wrong first, else what is going on."""
+    if vanished := braking(facts):
+        return f"the brake holds: {len(vanished)} instances vanished at once; resume lets their items move"
     if unowned:
         return f"{unowned} of {len(facts.rows)} items have no owner"
     if facts.job.paused:
