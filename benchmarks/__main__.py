@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import platform
 
-from benchmarks import counts, items, ownership
+from tests.pool import pool_numbers
+
+from benchmarks import counts, handover, items, ownership, serving
+
+_PARTS = (items, counts, ownership, handover, serving, pool_numbers)
 
 
 def main() -> None:
     """Measure and print."""
-    print(
-        f"{os.cpu_count()} cores, Python {platform.python_version()}; CPU time, best of several runs; stores: wall time"
-    )
-    for row in (row for part in (items, counts, ownership) for row in part.rows()):
+    print(f"{os.cpu_count()} cores, Python {platform.python_version()}; planners: CPU time, the rest: wall time")
+    for row in (row for part in _PARTS for row in part.rows()):
         print(row, flush=True)
 
 
