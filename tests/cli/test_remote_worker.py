@@ -73,7 +73,7 @@ def test_gain_share_drain_and_leave(world: World) -> None:
     drained = world.poise("drain", "w1")
     assert (drained.returncode, drained.stdout) == (0, "")
     assert "PartitionSet/orders: w1 holds nothing and may stop\n" in drained.stderr
-    assert world.loads() == {"w2": 4}
+    await_that(lambda: shared(world, {"w2": 4}))
     assert world.poise("undrain", "w1").returncode == 0
     await_that(lambda: world.loads() == {"w1": 2, "w2": 2})
     for worker in (first, second):

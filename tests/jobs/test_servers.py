@@ -124,11 +124,13 @@ def test_three_servers_share_thirty_jobs_and_a_killed_ones_go_on_elsewhere(tmp_p
             late = ServerProcess(tmp_path, "--name", "s4", db=url)
             with servers(late):
                 processes[0].kill()
-                killed_s = time.monotonic()
                 bound_s = TERMS.lease_s + TERMS.grace_s + 2.0
                 asyncio.run(until(lambda: "s1" not in owners(store).values(), bound_s))
-                asyncio.run(until(lambda: _settled(store), 20.0))
-                assert time.monotonic() - killed_s < bound_s + 20
+                try:
+                    asyncio.run(until(lambda: _settled(store), 40.0))
+                except AssertionError:
+                    said = [line for process in (*processes[1:], late) for line in process.said[-12:]]
+                    raise AssertionError("\n".join([str(owners(store)), *said])) from None
                 held = list(owners(store).values())
                 assert sorted(held.count(name) for name in ("s2", "s3", "s4")) == [10, 10, 10]
                 for number in range(15):

@@ -20,7 +20,7 @@ from poise.sim.drill import drill
 from poise.sim.drill_world import DrillWorld
 
 Patch = pytest.MonkeyPatch
-PLANNER = "poise.jobs.coordinator.plan_snapshot"  # As the coordinator calls it.
+PLANNER = "poise.jobs.debts.plan_snapshot"  # As the coordinator calls it.
 
 
 def finds(law: str, seeds: int = 20) -> bool:
@@ -33,7 +33,7 @@ def patch_step(monkeypatch: Patch, change: Callable[[Row, Event], Outcome]) -> N
 
 
 def patch_plan(monkeypatch: Patch, change: Callable[[Snapshot, PartitionPlan], PartitionPlan]) -> None:
-    monkeypatch.setattr(PLANNER, lambda facts: change(facts, plan_snapshot(facts)))
+    monkeypatch.setattr(PLANNER, lambda facts, _debt: change(facts, plan_snapshot(facts)))
 
 
 def test_a_member_that_does_not_fence_itself(monkeypatch: Patch) -> None:
@@ -80,7 +80,7 @@ def test_a_leader_that_does_not_wait_for_leases(monkeypatch: Patch) -> None:
         return plan_snapshot(msgspec.structs.replace(facts, rows=rows))
 
     patch_step(monkeypatch, hasty)
-    monkeypatch.setattr(PLANNER, impatient)
+    monkeypatch.setattr(PLANNER, lambda facts, _debt: impatient(facts))
     assert finds("acted on by")
 
 
@@ -126,7 +126,7 @@ def test_a_leader_that_knows_no_budget(monkeypatch: Patch) -> None:
         )
         return plan_snapshot(msgspec.structs.replace(facts, job=msgspec.structs.replace(facts.job, guards=free)))
 
-    monkeypatch.setattr(PLANNER, lavish)
+    monkeypatch.setattr(PLANNER, lambda facts, _debt: lavish(facts))
     assert finds("allowed")
 
 
