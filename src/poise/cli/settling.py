@@ -21,7 +21,7 @@ def settling(server: Server, job: Job) -> Callable[[], Seen]:
 
     def look() -> Seen:
         nonlocal most
-        summary, planned = server.summary(job), _planned(server, job)
+        planned, summary = _planned(server, job), server.summary(job)
         if planned is None:
             return Seen(f"{job}: its targets have not been read yet", is_end=False)
         if not isinstance(planned.entry, ItemsEntry):
@@ -74,6 +74,8 @@ def _is_held(move: PlannedMove) -> bool:
     if move.waits is None:
         return False
     until = move.waits.until
+    if until is None and move.waits.code == "budget" and not move.waits.reason.startswith("0 of 0 "):
+        return False  # It waits for moves in flight, which end by themselves.
     return until is None or until > clock.now() + timedelta(seconds=_SOON_S)
 
 

@@ -27,7 +27,7 @@ from poise.model.partition_set import PartitionGuards
 from poise.move.executor import put_set
 from poise.stores.base import Store, Transaction
 
-TERMS = Terms(lease_s=6, grace_s=2, release_s=20, margin_s=1, stop_s=1)
+TERMS = Terms(lease_s=6, grace_s=3, release_s=20, margin_s=2, stop_s=2)
 WAKE_S = 5.0  # A job that no change wakes looks around this often.
 _BACKOFF_S, _BACKOFF_MAX_S = 0.2, 10.0
 
@@ -120,9 +120,18 @@ class JobServer:
 
     async def _gain(self, name: str, epoch: int) -> None:
         _log.info("server.runs job=%s epoch=%d", name, epoch)
-        job = await asyncio.to_thread(self._store.transact, name, lambda tx: tx.job())
+        job = await self._job(name)
         kind, who = "" if job is None else job.kind, f"{self._name} {epoch}"
         self._running[name] = _Running(self._store, name, kind, who, self._debts, self._tell)
+
+    async def _job(self, name: str) -> SetRow | None:
+        """Read what kind of job it is; a store that does not answer now is no reason to refuse the job."""
+        while True:
+            try:
+                return await asyncio.to_thread(self._store.view, name, lambda tx: tx.job())
+            except PoiseError as error:
+                _log.warning("server.waits job=%s reason=%s", name, error)
+                await asyncio.sleep(_BACKOFF_S)
 
     async def _lose(self, name: str, epoch: int) -> None:
         running = self._running.pop(name, None)
