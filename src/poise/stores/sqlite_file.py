@@ -26,9 +26,8 @@ APPLICATION_ID = 0x706F6973  # "pois", in the header of the file.
 BUSY_S = 5.0  # How long a lock of another process is waited for before the store is called unavailable.
 _LOCK_POLL_S = 0.05
 _TURN_POLLS_S = (0.001, 0.001, 0.002, 0.002, 0.004, 0.004, 0.006, 0.01, 0.01, 0.02)  # The last one again and again.
-# A heartbeat writes about a page for each row that it renews, and the same pages again a few seconds later. So the log
-# may grow to 32 MiB before it is copied into the file: with the usual 1000 pages that would come after some 40 of them.
-_LOG_PAGES = 8000
+# Small and frequent: whoever commits when the log is full writes all of it back, while the others wait.
+_LOG_PAGES = 1_000
 
 
 class OpenFile(msgspec.Struct, frozen=True, kw_only=True):
