@@ -9,6 +9,8 @@ import msgspec
 from tests.model.turns import turns
 from tests.model.world import Universe, World
 
+VISITED: list[int] = []  # How many states each world of the exploration had, for the summary of the run.
+
 
 class Violation(msgspec.Struct, frozen=True):
     """A broken law, and the fewest steps that lead to it."""

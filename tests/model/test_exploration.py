@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 import pytest
-from tests.model.explore import Exploration, explore
+from tests.model.explore import VISITED, Exploration, explore
 from tests.model.facts import replace
 from tests.model.fair import FairSchedule
 from tests.model.world import Scene, Universe, World
@@ -60,6 +60,7 @@ def run(name: str, scene: Scene, *, every: int = 1, states_max: int = 10_000_000
         return "" if count % every else next(filter(None, (each.judge(world) for each in fair)), "")
 
     found = explore(universe, states_max=states_max, judge=judge)
+    VISITED.append(found.states)
     longest = max(each.longest for each in fair)
     bound = "all" if found.complete else "the nearest"
     told = f"{found.states} states ({bound}), {found.steps} steps; settles within {longest} rounds"
