@@ -56,7 +56,6 @@ class JobServer:
     def __init__(self, store: Store, name: str, tell: Tell | None = None) -> None:
         """Take part under this name, another one in every process; `tell` hears of every cycle."""
         self._store, self._name, self._tell = store, name, tell
-        self._changed = asyncio.Event()
         self._debts = Debts()
         self._running: dict[str, _Running] = {}
         self._tasks: list[asyncio.Task[None]] = []

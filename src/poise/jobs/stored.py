@@ -144,10 +144,9 @@ def delete_document(store: Store, kind: str, name: str, *, if_match: int | None 
     where = store_name(kind, name)
 
     def work(tx: Transaction) -> None:
-        before, job = _kept(tx), tx.job()
-        if before is None or before.kind != kind or job is None:
-            raise NotFound(f"there is no {kind} {name!r}")
-        _require(where, before, if_match)
+        _require(where, _found(tx, kind, name), if_match)
+        job = tx.job()
+        assert job is not None, "a document is written with its set"
         tx.write_note(DOCUMENT, None)
         tx.write_note(STATUS, None)
         put_set(tx, msgspec.structs.replace(job, count=0), ())

@@ -7,13 +7,12 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 import msgspec
-from msgspec import UNSET
 
 from poise import clock
 from poise.decide.explain import Explanation
 from poise.errors import NotFound, Unavailable, invalid
 from poise.hold.settings import BEATS_PER_LEASE
-from poise.jobs.entries import CapacityEntry, ItemsEntry, Planned, Told, Waits
+from poise.jobs.entries import Planned, Told
 from poise.jobs.live import lease_state, pod_state
 from poise.jobs.planning import explain_document, plan_document
 from poise.jobs.pool.pull import answer_pull
@@ -31,9 +30,8 @@ from poise.jobs.stored import (
     store_name,
 )
 from poise.jobs.what_if import WhatIf
-from poise.model import CapacitySplit, Document, ReplicaDivision, TargetPool
-from poise.model.ownership import OWNED, RELEASING, Heartbeat, Hold, Line, MemberRow, Reply, Row, Word
-from poise.model.target_pool import Target
+from poise.model import CapacitySplit, Document, TargetPool
+from poise.model.ownership import RELEASING, Heartbeat, Hold, Line, MemberRow, Reply, Row, Word
 from poise.move.executor import (
     Snapshot,
     drain_member,
@@ -55,6 +53,16 @@ from poise.serve.facade import (
     Registration,
     SaidHeartbeat,
     Stoppable,
+)
+from poise.serve.shown import (
+    counted_views,
+    estimate_s,
+    health_of,
+    hold_back,
+    is_unowned,
+    item_view,
+    party_views,
+    sd_group,
 )
 from poise.stores.base import Store, Transaction
 
@@ -87,13 +95,13 @@ class StoreJobs:
         states = Counter(self._state(kind, member, facts) for member in facts.members.values())
         loads = Counter(row.owner for row in facts.rows.values())
         live = [loads[each.name] for each in facts.members.values() if standing(each, facts.now_s).takes]
-        unowned = sum(_is_unowned(row, facts) for row in facts.rows.values())
+        unowned = sum(is_unowned(row, facts) for row in facts.rows.values())
         moving = sum(row.state in RELEASING for row in facts.rows.values())
         return JobSummary(
             kind=kind,
             name=name,
             revision=self._revision(kind, name),
-            health=_health(facts, unowned, moving),
+            health=health_of(facts, unowned, moving),
             paused=facts.job.paused,
             items=len(facts.rows),
             unowned=unowned,
@@ -111,7 +119,7 @@ class StoreJobs:
             revision=stored.revision,
             health="paused" if paused else "changes pending" if planned.pending else "as it should be",
             paused=paused,
-            items=len(_counted(stored.document)),
+            items=len(counted_views(stored.document)),
         )
 
     def _revision(self, kind: str, name: str) -> int:
@@ -149,7 +157,7 @@ class StoreJobs:
         facts = self._facts(kind, name)
         if not facts.job.paused:
             return planned
-        return _paused(planned, {each.name for each in facts.members.values() if standing(each, facts.now_s).active})
+        return hold_back(planned, {each.name for each in facts.members.values() if standing(each, facts.now_s).active})
 
     def explain(self, kind: str, name: str, item: str, what_if: WhatIf | None = None) -> Explanation | Told:
         """Say why an item is where it is."""
@@ -176,20 +184,20 @@ class StoreJobs:
 
     def _items(self, kind: str, name: str) -> list[ItemView]:
         if kind not in _OWNING:
-            return _counted(self.get(kind, name).document)
+            return counted_views(self.get(kind, name).document)
         facts = self._facts(kind, name)
-        lacking = any(_is_unowned(row, facts) for row in facts.rows.values())
+        lacking = any(is_unowned(row, facts) for row in facts.rows.values())
         reasons = plan_snapshot(facts).unowned if lacking else {}
         zero = self._now() - timedelta(seconds=facts.now_s)
         rows = sorted(facts.rows.values(), key=lambda row: (int(row.id) if row.id.isdecimal() else 0, row.id))
-        return [_item(row, zero, reasons.get(row.id)) for row in rows]
+        return [item_view(row, zero, reasons.get(row.id)) for row in rows]
 
     def item(self, kind: str, name: str, item: str) -> ItemView:
         """Read one item; only why it has no owner needs a look at all the others."""
         if kind in _OWNING:
             row, zero = self._store.view(store_name(kind, name), lambda tx: self._row(tx, kind, name, item))
             if row is not None and row.owner is not None:
-                return _item(row, zero, None)
+                return item_view(row, zero, None)
         found = next((each for each in self._items(kind, name) if each.item == item), None)
         if found is None:
             raise NotFound(f"{kind} {name} has no item {item!r}")
@@ -207,18 +215,25 @@ class StoreJobs:
     def members(self, kind: str, name: str) -> list[MemberView]:
         """List the members of a job."""
         if kind not in _OWNING:
-            return _parties(self.get(kind, name).document)
+            return party_views(self.get(kind, name).document)
         facts = self._facts(kind, name)
-        return [self._member(kind, facts.members[each], facts) for each in sorted(facts.members)]
-
-    def _member(self, kind: str, member: MemberRow, facts: Snapshot) -> MemberView:
         rows = facts.rows.values()
+        loads, reserved = Counter(row.owner for row in rows), Counter(row.target for row in rows)
+        releasing = Counter(row.owner for row in rows if row.state in RELEASING)
+        return [
+            self._member(kind, facts.members[each], facts, loads[each], releasing[each], reserved[each])
+            for each in sorted(facts.members)
+        ]
+
+    def _member(
+        self, kind: str, member: MemberRow, facts: Snapshot, load: int, releasing: int, reserved: int
+    ) -> MemberView:
         return MemberView(
             name=member.name,
             state=self._state(kind, member, facts),
-            load=sum(row.owner == member.name for row in rows),
-            releasing=sum(row.owner == member.name and row.state in RELEASING for row in rows),
-            reserved=sum(row.target == member.name for row in rows),
+            load=load,
+            releasing=releasing,
+            reserved=reserved,
             weight=facts.job.weights.get(member.name, member.weight),
             capacity=facts.job.capacity.get(member.name),
             incarnation=member.incarnation,
@@ -267,7 +282,7 @@ class StoreJobs:
             reasons.append("no other member can take its items")
         if view.reserved:
             reasons.append(f"{view.reserved} more are on their way to it")
-        return Stoppable(ok=not reasons, reasons=reasons, estimate_s=_estimate_s(view, facts) if others else None)
+        return Stoppable(ok=not reasons, reasons=reasons, estimate_s=estimate_s(view, facts) if others else None)
 
     def pause(self, kind: str, name: str, *, paused: bool, everything: bool) -> Stored:
         """Hold the moves of a job back, or let them go on, also past a brake that holds; kept in the store."""
@@ -337,7 +352,7 @@ class StoreJobs:
         if pod not in facts.members:
             raise NotFound(f"TargetPool {pool} has no pod {pod!r}")
         mine = {row.id for row in facts.rows.values() if row.owner == pod and row.state not in RELEASING}
-        return [_sd(pool, each) for each in document.spec.targets.listed or [] if each.name in mine]
+        return [sd_group(pool, each) for each in document.spec.targets.listed or [] if each.name in mine]
 
     def events(self, after: str | None, most: int) -> list[Event]:
         """Read events after an id, or with None the newest ones."""
@@ -386,111 +401,10 @@ class StoreJobs:
         return self._store.view(store_name(kind, name), read)
 
 
-def _paused(planned: Planned, alive: set[str]) -> Planned:
-    """Say of every move and action that a pause holds it back; first placements and recovery go on."""
-    waits, entry = Waits("pause", None, "paused until someone resumes it"), planned.entry
-    if isinstance(entry, ItemsEntry):
-        moves = [
-            msgspec.structs.replace(move, waits=move.waits or waits)
-            if move.source in alive and move.step in (UNSET, "release")
-            else move
-            for move in entry.moves
-        ]
-        return msgspec.structs.replace(planned, entry=msgspec.structs.replace(entry, moves=moves))
-    if isinstance(entry, CapacityEntry):
-        workloads = {
-            name: each if each.action == "none" else msgspec.structs.replace(each, waits=each.waits or waits)
-            for name, each in entry.workloads.items()
-        }
-        return msgspec.structs.replace(planned, entry=msgspec.structs.replace(entry, workloads=workloads))
-    return planned
-
-
 def _require_set(tx: Transaction, name: str) -> None:
     job = tx.job()
     if job is None or job.kind not in ("PartitionSet", "ShardRing") or name == SERVERS:
         raise NotFound(f"there is no set {name!r}")
-
-
-def _is_unowned(row: Row, facts: Snapshot) -> bool:
-    """Say whether nobody may work on an item: it has no owner, or one that is not heard of any more."""
-    if row.owner is None:
-        return True
-    member = facts.members.get(row.owner)
-    return member is None or facts.now_s >= member.lease_until_s or (row.owner_incarnation or 0) < member.incarnation
-
-
-def _health(facts: Snapshot, unowned: int, moving: int) -> str:
-    """Say what is wrong first, else what is going on."""
-    if vanished := braking(facts):
-        return f"the brake holds: {len(vanished)} instances vanished at once; resume lets their items move"
-    if unowned:
-        return f"{unowned} of {len(facts.rows)} items have no owner"
-    if facts.job.paused:
-        return "paused"
-    return f"{moving} moves in flight" if moving else "as it should be"
-
-
-def _item(row: Row, zero: datetime, unowned: str | None) -> ItemView:
-    return ItemView(
-        item=row.id,
-        state=row.state.value,
-        member=row.owner,
-        target=row.target,
-        epoch=row.epoch,
-        since=zero + timedelta(seconds=row.since_s),
-        deadline=None if row.deadline_s is None else zero + timedelta(seconds=row.deadline_s),
-        confirmed=row.confirmed and row.state in OWNED,
-        reason=unowned or row.reason,
-    )
-
-
-def _counted(document: Document) -> list[ItemView]:
-    """Show workloads, whose replicas are only counted."""
-    if isinstance(document, ReplicaDivision):
-        divided = document.status.divisions
-        return [
-            ItemView(item=name, state="divided", reason=divided[name].reason or "", counts=dict(divided[name].result))
-            for name in sorted(divided)
-        ]
-    assert isinstance(document, CapacitySplit)
-    seen = document.status.workloads
-    return [
-        ItemView(
-            item=name,
-            state="reported",
-            counts=dict(seen[name].pools) or {"spot": seen[name].spot, "onDemand": seen[name].on_demand},
-        )
-        for name in sorted(seen)
-    ]
-
-
-def _parties(document: Document) -> list[MemberView]:
-    """Show clusters and pools with the replicas that they hold in all."""
-    held: Counter[str] = Counter()
-    for each in _counted(document):
-        held.update(each.counts or {})
-    if isinstance(document, ReplicaDivision):
-        clusters = {each.name: each for each in document.spec.clusters}
-        return [
-            MemberView(name=name, state="ready", load=held[name], weight=each.weight, capacity=each.capacity)
-            for name, each in sorted(clusters.items())
-        ]
-    assert isinstance(document, CapacitySplit)
-    names = [pool.name for pool in document.spec.pools] or ["onDemand", "spot"]
-    return [MemberView(name=name, state="ready", load=held[name]) for name in names]
-
-
-def _sd(pool: str, target: Target) -> HttpSd:
-    meta = {"__meta_poise_pool": pool, "__meta_poise_target": target.name}
-    return HttpSd([target.address or target.name], {**target.labels, **meta})
-
-
-def _estimate_s(view: MemberView, facts: Snapshot) -> float:
-    """Estimate how long a drain takes: rounds of as many moves as may be in flight, two heartbeats each."""
-    at_once = facts.job.guards.per_source_max or facts.job.guards.moves_in_flight_max or view.load or 1
-    rounds = -(-(view.load + view.reserved) // at_once)
-    return rounds * 2 * facts.job.terms.lease_s / BEATS_PER_LEASE
 
 
 def _cursor(after: str) -> tuple[int, int]:
