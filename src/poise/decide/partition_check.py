@@ -141,7 +141,7 @@ def _recalls(plan: PartitionPlan, before: World, after: World) -> list[str]:
     for name, quota in plan.quotas.items():
         if settled[name] < min(firm[name], quota) or settled[name] > max(firm[name], quota):
             faults.append(f"requests are recalled beyond the quota of {name}")
-    for row in after.inside():
+    for row in after.inside:
         owner, target = row.owner or "", row.target or ""
         asked = row.state == ASKED and before.rows[row.id].state == ASKED and after.firm_on(row) == target
         if asked and settled[target] > plan.quotas.get(target, 0) and settled[owner] < plan.quotas.get(owner, 0):
@@ -168,7 +168,7 @@ def _firm(plan: PartitionPlan, before: World) -> Counter[str | None]:
 
 def _loads(plan: PartitionPlan, before: World, after: World) -> list[str]:
     """Judge that loads count what is Assigned and what is reserved, and nothing else."""
-    firm = after.firm() - Counter(row.owner for row in after.inside() if after.goes_back(row))
+    firm = after.firm() - Counter(row.owner for row in after.inside if after.goes_back(row))
     counted = after.loads(plan.quotas, firm)
     counted |= {name: firm[name] for name in before.nodes if before.state(name) == "draining"}
     # A row that was refused may take the place of one that is only meant for that node.
@@ -185,7 +185,7 @@ def _fewest(plan: PartitionPlan, before: World, _: World) -> list[str]:
     cancelled = {step.partition for step in plan.steps if step.kind == "cancel"}
     asked = {step.partition for step in plan.steps if step.kind == "release"}
     leaving = Counter(wait.source for wait in plan.moves_waiting if _inside(wait.partition, before))
-    for row in before.inside():
+    for row in before.inside:
         goes_on = before.goes_back(row) and row.id not in cancelled
         if row.owner and (goes_on or (row.state == HELD and row.id in asked)):
             leaving[row.owner] += 1
@@ -197,7 +197,7 @@ def _fewest(plan: PartitionPlan, before: World, _: World) -> list[str]:
         for name in sorted(set(needed) | set(leaving))
         if leaving[name] != needed.get(name, 0)
     ]
-    gone = sum(before.state(row.owner) == "gone" for row in before.inside())
+    gone = sum(before.state(row.owner) == "gone" for row in before.inside)
     fewest, made = gone + sum(needed.values()), gone + leaving.total()
     told = plan.certificate
     faults += [f"the certificate says fewest {told.moves_min}, the facts say {fewest}"] * (told.moves_min != fewest)
@@ -217,7 +217,7 @@ def _recovery(plan: PartitionPlan, before: World, after: World) -> list[str]:
         stays = row.state == FREE and before.rows[row.id].state == FREE and _inside(row.id, before)
         if stays and not before.awaited(row) and any(not before.refused(row, name) for name in before.active):
             faults.append(f"{row.id} is free and is not given to anybody")
-    unowned = {row.id for row in after.inside() if row.owner is None or not after.alive(row)}
+    unowned = {row.id for row in after.inside if row.owner is None or not after.alive(row)}
     faults += [f"{name} is unowned without a reason" for name in sorted(unowned - set(plan.unowned))]
     faults += [f"{name} is called unowned and is not" for name in sorted(set(plan.unowned) - unowned)]
     return faults + _level(plan, before)
@@ -251,14 +251,14 @@ def _level(plan: PartitionPlan, before: World) -> list[str]:
 
 
 def _anyone_refused(world: World) -> bool:
-    return any(world.refused(row, name) for row in world.inside() for name in row.offers)
+    return any(world.refused(row, name) for row in world.inside for name in row.offers)
 
 
 def _retirement(plan: PartitionPlan, before: World, after: World) -> list[str]:
     """Judge that rows beyond the count are on their way out, for nobody."""
     waits = {wait.partition for wait in plan.moves_waiting}
     faults = []
-    for row in after.beyond():
+    for row in after.beyond:
         if before.rows[row.id].state == FREE:
             faults.append(f"{row.id} is beyond the count, free, and not retired")
         elif row.state == HELD and after.alive(row) and row.id not in waits:
@@ -271,12 +271,12 @@ def _retirement(plan: PartitionPlan, before: World, after: World) -> list[str]:
 def _mended(plan: PartitionPlan, _: World, after: World) -> list[str]:
     """Judge that no release goes on for a node that is gone, and that a superseded one goes back to where room is."""
     faults = []
-    for row in after.inside():
+    for row in after.inside:
         releasing = row.state in (ASKED, LETTING_GO) and after.alive(row)
         if releasing and after.state(row.target) == "gone":
             faults.append(f"{row.id} is still being released for {row.target}, which is gone")
     firm = after.firm()
-    back = Counter(row.owner for row in after.inside() if after.goes_back(row))
+    back = Counter(row.owner for row in after.inside if after.goes_back(row))
     return faults + [
         f"{name} has room for what it was asked to let go of"
         for name, count in back.items()
@@ -327,7 +327,7 @@ def _reached(count: int, most: int | None) -> bool:
 
 def _ends(plan: PartitionPlan, before: World, _: World) -> list[str]:
     """Judge that everybody ends at the quota, where the steps say, and that the spread is that of the ends."""
-    names = {row.id for row in before.inside()}
+    names = {row.id for row in before.inside}
     faults = [f"{name} has no end, or is none of the set" for name in sorted(names ^ set(plan.assignment))]
     moving_on = {wait.partition for wait in plan.moves_waiting}
     for step in plan.steps:

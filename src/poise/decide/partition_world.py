@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
+from functools import cached_property
 from math import inf
 
 import xxhash
@@ -26,8 +27,10 @@ class World:
         self.now_s, self.policy = now_s, policy
         self.nodes = {node.name: node for node in nodes}
         self.active = sorted(name for name, node in self.nodes.items() if node.state == "active")
-        self.rows = {str(number): Partition(str(number)) for number in range(policy.count)}
-        self.rows |= {row.id: row for row in partitions}
+        known = {row.id: row for row in partitions}
+        names = map(str, range(policy.count))
+        self.rows = {name: known.get(name) or Partition(name) for name in names} | known
+        self._alive: dict[str, tuple[Partition, bool]] = {}  # Every law asks this of every row.
 
     def written(self, steps: Iterable[Step]) -> World:
         """Write the steps as the transition table says, before anybody answers."""
@@ -51,13 +54,15 @@ class World:
                 asked = ASKED if row.state == HELD else row.state
                 return replace(row, state=asked, target=step.target, deadline_s=deadline_s)
 
-    def inside(self) -> Iterator[Partition]:
-        """Go through the rows that the set should have."""
-        return (row for row in self.rows.values() if int(row.id) < self.policy.count)
+    @cached_property
+    def inside(self) -> list[Partition]:
+        """The rows that the set should have."""
+        return [row for row in self.rows.values() if int(row.id) < self.policy.count]
 
-    def beyond(self) -> Iterator[Partition]:
-        """Go through the rows that the set should not have."""
-        return (row for row in self.rows.values() if int(row.id) >= self.policy.count)
+    @cached_property
+    def beyond(self) -> list[Partition]:
+        """The rows that the set should not have."""
+        return [row for row in self.rows.values() if int(row.id) >= self.policy.count]
 
     def state(self, name: str | None) -> str:
         """Tell active, draining, gone, or none."""
@@ -82,6 +87,13 @@ class World:
 
     def alive(self, row: Partition) -> bool:
         """Say whether the owner is there and keeps its lease."""
+        asked, answer = self._alive.get(row.id, (None, False))
+        if asked is not row:
+            answer = self._keeps(row)
+            self._alive[row.id] = row, answer
+        return answer
+
+    def _keeps(self, row: Partition) -> bool:
         there = row.owner in self.nodes and self.state(row.owner) != "gone" and not self.older(row)
         return there and self.now_s < self.end_s(row)
 
@@ -119,12 +131,20 @@ class World:
         return row.owner if row.state == HELD or self.goes_back(row) else self.meant_for(row)
 
     def firm(self) -> Counter[str | None]:
-        """Count the firm rows of every node."""
-        return Counter(map(self.firm_on, self.inside()))
+        """Count the firm rows of every node; the answer is the caller's to change."""
+        return Counter(self._firm)
+
+    @cached_property
+    def _firm(self) -> Counter[str | None]:
+        return Counter(map(self.firm_on, self.inside))
 
     def meant(self) -> Counter[str | None]:
-        """Count the rows without a live owner that are meant for a node."""
-        return Counter(self.meant_for(row) for row in self.inside() if row.owner is None or not self.alive(row))
+        """Count the rows without a live owner that are meant for a node; the answer is the caller's to change."""
+        return Counter(self._meant)
+
+    @cached_property
+    def _meant(self) -> Counter[str | None]:
+        return Counter(self.meant_for(row) for row in self.inside if row.owner is None or not self.alive(row))
 
     def loads(self, quotas: Mapping[str, int], firm: Mapping[str | None, int]) -> dict[str, int]:
         """Count projected loads: what is firm, and what is meant for a node as far as its quota reaches."""
