@@ -1,15 +1,17 @@
-# make run     sets up and starts Poise        make test    sets up and runs every test
+# make run     sets up and starts the demo     make test    sets up and runs every test
 # make check   the fast part: format, lint, types, layers, unit tests        make bench    the numbers of the README
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: run test check lint bench clean
+.PHONY: run setup test check lint bench clean browser
 
 run: $(READY)
-	@$(BIN)/python tools/tour.py
+	@$(BIN)/poise up --demo $(ARGS)
 
-test: lint
+setup: $(READY)
+
+test: lint browser
 	$(BIN)/python -m pytest
 
 check: lint
@@ -23,6 +25,13 @@ lint: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks
+
+# The tests of the page drive a real browser. Where Debian's packages can be installed it is; else this says how.
+browser:
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || { \
+	  echo "Installing Chromium for the tests of the page (once) ..."; \
+	  { command -v apt-get >/dev/null && test "$$(id -u)" = 0 && apt-get -qq update && apt-get -qq install -y --no-install-recommends chromium >/dev/null; } \
+	  || { echo "The tests of the page need Chromium: install it (on Debian: sudo apt-get install chromium), then try again"; exit 1; }; }
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

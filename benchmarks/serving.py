@@ -12,15 +12,14 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from statistics import quantiles
 
-import msgspec
 from tests.serve_process import ServerProcess, servers
 
-from benchmarks.measure import Row
+from benchmarks.fleet import Line, fleet_rows
+from benchmarks.measure import Row, p99_ms
 
 SECONDS = float(os.environ.get("POISE_BENCH_SECONDS", "30"))
-MEMBERS, PERIOD_S, READERS, EVENTS = 1000, 3.0, 200, 20
+READERS, EVENTS = 200, 20
 FIVE = """apiVersion: poise.dev/v1alpha1
 kind: PartitionSet
 metadata: {name: orders}
@@ -64,75 +63,13 @@ def rows(seconds: float = SECONDS) -> Iterator[Row]:
             yield Row("server: memory with five small jobs", _memory_mb(server.pid), 120, "MB")
             port = int(server.url.rpartition(":")[2])
             seen = asyncio.run(_read_all(port))
-            yield Row(f"server: an event reaches {READERS} readers, p99", _p99_ms(seen), 200, "ms")
-            took = asyncio.run(_beat_all(port, seconds))
-            yield Row(f"server: {MEMBERS} HTTP members, a heartbeat every 3 s, p99", _p99_ms(took), 100, "ms")
+            yield Row(f"server: an event reaches {READERS} readers, p99", p99_ms(seen), 200, "ms")
+            yield from fleet_rows(server, port, seconds)
 
 
 def _memory_mb(pid: int) -> float:
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return int(next(line for line in lines if line.startswith("VmRSS")).split()[1]) / 1024
-
-
-def _p99_ms(took_s: list[float]) -> float:
-    return quantiles(took_s, n=100)[98] * 1000
-
-
-class _Line:
-    """One connection that is kept: as little work as a client can do, so that the server is what is measured."""
-
-    def __init__(self, port: int) -> None:
-        self._port = port
-
-    async def open(self) -> None:
-        self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port)
-
-    async def ask(self, method: str, path: str, body: object) -> dict[str, object]:
-        """Ask and read the answer."""
-        text = msgspec.json.encode(body)
-        head = f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{self._port}\r\nContent-Type: application/json\r\n"
-        self._writer.write(f"{head}Content-Length: {len(text)}\r\n\r\n".encode() + text)
-        answer = (await self._reader.readuntil(b"\r\n\r\n")).decode().lower()
-        assert answer.split()[1] in ("200", "201"), answer
-        size = int(answer.partition("content-length:")[2].split("\r\n")[0])
-        return msgspec.json.decode(await self._reader.readexactly(size), type=dict[str, object])
-
-    async def close(self) -> None:
-        self._writer.close()
-        await self._writer.wait_closed()
-
-
-async def _beat_all(port: int, seconds: float) -> list[float]:
-    """Let all members register, and speak for a while; latency counts from when a heartbeat was due."""
-    took: list[float] = []
-    begin_s = time.perf_counter() + 2 * PERIOD_S
-    await asyncio.gather(*(_member(port, number, begin_s, seconds, took) for number in range(MEMBERS)))
-    return took
-
-
-async def _member(port: int, number: int, begin_s: float, seconds: float, took: list[float]) -> None:
-    line, path = _Line(port), f"/v1/sets/orders/members/m{number}"
-    await asyncio.sleep(number / MEMBERS * PERIOD_S)
-    await line.open()
-    registered = await line.ask("POST", path, {"process": f"p{number}"})
-    seq, held, due_s = 0, dict[str, int](), time.perf_counter()
-    while due_s < begin_s + seconds:
-        await asyncio.sleep(max(0.0, due_s - time.perf_counter()))
-        seq += 1
-        holds = [{"item": item, "epoch": epoch, "state": "held"} for item, epoch in held.items()]
-        said = {"incarnation": registered["incarnation"], "seq": seq, "holds": holds}
-        reply = await line.ask("PUT", path, said)
-        if due_s >= begin_s:
-            took.append(time.perf_counter() - due_s)
-        granted = msgspec.convert(reply["granted"], list[_Granted])
-        held = {each.item: each.epoch for each in granted}
-        due_s += PERIOD_S
-    await line.close()
-
-
-class _Granted(msgspec.Struct):
-    item: str
-    epoch: int
 
 
 async def _read_all(port: int) -> list[float]:
@@ -152,7 +89,7 @@ async def _read_all(port: int) -> list[float]:
                     seen.append(time.perf_counter() - at_s)
 
     tasks = [asyncio.create_task(read(reader)) for reader, _ in readers]
-    line = _Line(port)
+    line = Line(port)
     await line.open()
     for number in range(EVENTS):
         mark = f"spectator-{number:03} registered"

@@ -1,18 +1,37 @@
-"""A real server process of `poise up` on a free port of this machine, and what it says."""
+"""Real server processes of `poise up` on ports of this machine, and what they say; verbs and workers beside them."""
 
 from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 import httpx2
+
+PATIENCE_S = 30.0
+
+
+def free_port() -> int:
+    """Find a port that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        found: int = listening.getsockname()[1]
+        return found
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Give what a process sees: nothing that was set for Poise, and as in a shell what was compiled is kept."""
+    dropped = ("PYTHONDONTWRITEBYTECODE",)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("POISE_") and name not in dropped}
+    return {**kept, "NO_COLOR": "1", **more}
 
 
 class ServerProcess:
@@ -22,9 +41,7 @@ class ServerProcess:
         self, folder: Path, *arguments: str, db: str = "sqlite:///poise.db", listen: str = "127.0.0.1:0"
     ) -> None:
         command = [sys.executable, "-m", "poise", "up", "--db", db, "--listen", listen, *arguments]
-        # As in a person's shell, what was compiled once is kept.
-        environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-        self._process = subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(command, cwd=folder, env=environment(), stderr=subprocess.PIPE, text=True)
         self.said: list[str] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -36,13 +53,14 @@ class ServerProcess:
             for line in said:
                 self.said.append(line.rstrip())
 
-    def _address(self, within_s: float = 20.0) -> str:
+    def _address(self, within_s: float = PATIENCE_S) -> str:
         until_s = time.monotonic() + within_s
         while time.monotonic() < until_s and self._process.poll() is None:
             for line in self.said:
                 if "answers on " in line:
                     return line.partition("answers on ")[2].partition(";")[0]
             time.sleep(0.02)
+        self.kill()
         raise AssertionError("\n".join(self.said))
 
     @property
@@ -65,22 +83,94 @@ class ServerProcess:
         self._process.wait(10)
         self._reader.join(10)
 
-    def end(self, within_s: float = 20.0) -> int:
+    def end(self, within_s: float = 20.0, number: signal.Signals = signal.SIGTERM) -> int:
         if self._process.poll() is None:
-            self._process.send_signal(signal.SIGTERM)
+            self._process.send_signal(number)
         try:
             code = self._process.wait(within_s)
             self._reader.join(10)
             return code
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait(10)
+            self.kill()
             raise
 
 
-def await_met(met: object, within_s: float = 15.0) -> None:
+class ServedFolder:
+    """A folder with a server that is stopped, killed and started again at the same address, and verbs that ask it.
+
+    It runs while its block runs; verbs and workers that were started with it end with it.
+    """
+
+    def __init__(self, folder: Path, *documents: str, options: tuple[str, ...] = ()) -> None:
+        self.folder = folder
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._options = options
+        self._server: ServerProcess | None = None
+        self._started: list[subprocess.Popen[str]] = []
+        self._files: list[str] = []
+        for number, text in enumerate(documents):
+            (folder / f"document-{number}.yaml").write_text(text)
+            self._files.append(f"document-{number}.yaml")
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for each in reversed(self._started):
+            if each.poll() is None:
+                each.kill()
+            each.communicate(timeout=10)
+        if self._server is not None:
+            self._server.kill()
+
+    def start(self) -> None:
+        """Start the server, and wait until it is ready; a second time it reads no files."""
+        files = self._files if self._server is None else []
+        self._server = ServerProcess(self.folder, *files, *self._options, listen=f"127.0.0.1:{self.port}")
+        self._server.ready(PATIENCE_S)
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """End the server."""
+        assert self._server is not None
+        return self._server.end(number=number)
+
+    def begin(self, *arguments: str, token: str = "") -> subprocess.Popen[str]:
+        """Start a verb that asks this server."""
+        started = subprocess.Popen(
+            [sys.executable, "-m", "poise", *arguments],
+            cwd=self.folder,
+            env=self._environment(token),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self._started.append(started)
+        return started
+
+    def poise(self, *arguments: str, token: str = "", said: str | None = None) -> subprocess.CompletedProcess[str]:
+        """Run a verb that asks this server to its end."""
+        return subprocess.run(
+            [sys.executable, "-m", "poise", *arguments],
+            cwd=self.folder,
+            env=self._environment(token),
+            input=said or "",
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    def _environment(self, token: str) -> dict[str, str]:
+        return environment(POISE_SERVER=self.url, **({"POISE_TOKEN": token} if token else {}))
+
+
+def await_met(met: Callable[[], object], within_s: float = 15.0) -> None:
     """Wait for something that must come."""
-    assert callable(met)
     until_s = time.monotonic() + within_s
     while not met():
         assert time.monotonic() < until_s, "it did not come in time"

@@ -64,9 +64,11 @@ def test_the_roles_of_the_page_are_those_of_the_calls() -> None:
     roles = {role: {f"{call.method} {call.path}" for call in CALLS if call.role == role} for role in ("open", "member")}
     assert all(path in prose for path in ("/livez", "/readyz", "/login", "/logout")), "the open ones are named"
     assert {each.split()[1] for each in roles["open"]} == {"/livez", "/readyz", "/login", "/logout"}
-    assert {each.split()[1] for each in roles["member"]} == {"/v1/sets/{set}/members/{id}"}
+    assert {each.split()[1] for each in roles["member"]} == {"/v1/sets/{set}", "/v1/sets/{set}/members/{id}"}
+    assert {call.path for call in CALLS if call.members} == {"/v1/events", "/v1/pools/{name}/pods/{pod}/targets"}
     operators = [call for call in CALLS if call.role == "operator"]
     assert all(call.method != "GET" for call in operators)
     assert [call.path for call in CALLS if call.role == "viewer" and call.method != "GET"] == [
-        "/v1/jobs/{kind}/{name}/plan"
+        "/v1/jobs/{kind}/{name}/plan",
+        "/v1/jobs/{kind}/{name}/items/{item}/explain",
     ]

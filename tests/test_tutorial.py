@@ -19,7 +19,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "tutorial.md"
-SETUP = "make run\n"  # Setting up is what happened before any test could run.
+SETUP = "make setup\n"  # Setting up is what happened before any test could run.
 DONE = "-- done --"
 PATIENCE_S = 20.0  # For what has no time in the text: processes that start on a busy machine.
 TOTAL_S = 60.0

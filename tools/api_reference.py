@@ -75,6 +75,8 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One call."""
 
     summary: str
+    role: str = msgspec.field(name="x-poise-role")
+    members: str = msgspec.field(name="x-poise-members", default="")
     parameters: list[Parameter]
     responses: dict[int, Body]
     request_body: Body | None = None
@@ -111,10 +113,15 @@ def reference(openapi: bytes) -> str:
 
 
 def _index(operations: list[tuple[str, str, Operation]]) -> Iterator[str]:
-    yield from ("| call | does |", "|---|---|")
+    yield from ("| call | role | does |", "|---|---|---|")
     for method, path, operation in operations:
-        yield f"| [`{method.upper()} {path}`](#{_anchor(f'{method} {path}')}) | {_cell(operation.summary)} |"
+        link = f"[`{method.upper()} {path}`](#{_anchor(f'{method} {path}')})"
+        yield f"| {link} | {_role(operation)} | {_cell(operation.summary)} |"
     yield ""
+
+
+def _role(operation: Operation) -> str:
+    return f"{operation.role}, member" if operation.members else operation.role
 
 
 def _anchor(heading: str) -> str:
@@ -133,7 +140,8 @@ def _refusals(example: Operation, everywhere: set[int]) -> Iterator[str]:
 
 
 def _operation(method: str, path: str, operation: Operation, everywhere: set[int]) -> Iterator[str]:
-    yield from (f"### {method.upper()} {path}", "", f"{operation.summary}.", "")
+    members = f", and `member`: {operation.members}" if operation.members else ""
+    yield from (f"### {method.upper()} {path}", "", f"{operation.summary}. Role: `{operation.role}`{members}.", "")
     if operation.parameters:
         yield from ("| parameter | in | what |", "|---|---|---|")
         for each in operation.parameters:

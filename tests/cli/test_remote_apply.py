@@ -14,7 +14,7 @@ import click
 import msgspec
 import pytest
 from tests.hold.processes import await_that
-from tests.server_process import ServerProcess
+from tests.serve_process import ServedFolder
 
 from poise.cli.main import run
 from poise.cli.remote import Server
@@ -51,14 +51,14 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[ServerProcess]:
-    with ServerProcess(tmp_path) as made:
+def server(tmp_path: Path) -> Iterator[ServedFolder]:
+    with ServedFolder(tmp_path) as made:
         yield made
 
 
 @pytest.fixture
 def poise(
-    server: ServerProcess, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    server: ServedFolder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> Poise:
     """Run a verb in this process against the server."""
     monkeypatch.chdir(tmp_path)
@@ -94,7 +94,7 @@ def answer(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], object], yes
     monkeypatch.setattr(click, "confirm", confirm)
 
 
-def test_new_changed_and_unchanged_documents(poise: Poise, server: ServerProcess, tmp_path: Path) -> None:
+def test_new_changed_and_unchanged_documents(poise: Poise, server: ServedFolder, tmp_path: Path) -> None:
     file = write(tmp_path, SET + RING)
     code, plans, said = poise("apply", file, "--yes")
     assert code == 0
@@ -146,7 +146,7 @@ def test_a_no_writes_nothing(poise: Poise, tmp_path: Path, monkeypatch: pytest.M
     assert "There is no job yet" in poise("get")[1]
 
 
-def test_a_real_terminal_is_asked_and_shows_a_bar(server: ServerProcess, tmp_path: Path) -> None:
+def test_a_real_terminal_is_asked_and_shows_a_bar(server: ServedFolder, tmp_path: Path) -> None:
     here, there = pty.openpty()
     command = [sys.executable, "-m", "poise", "apply", write(tmp_path, SET), "--server", server.url]
     asking = subprocess.Popen(command, cwd=tmp_path, stdin=there, stdout=there, stderr=there)
@@ -163,7 +163,7 @@ def test_a_real_terminal_is_asked_and_shows_a_bar(server: ServerProcess, tmp_pat
 
 @pytest.mark.parametrize("what", ["the document", "the world"])
 def test_an_overtaken_plan_is_refused(
-    what: str, poise: Poise, server: ServerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    what: str, poise: Poise, server: ServedFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert poise("apply", write(tmp_path, SET), "--yes")[0] == 0
     server.begin("worker", "orders", "--name", "w1")
@@ -183,7 +183,7 @@ def test_an_overtaken_plan_is_refused(
 
 @pytest.mark.parametrize("exists", [True, False], ids=["changed", "created"])
 def test_a_race_at_the_write_itself_is_lost_and_said(
-    exists: bool, poise: Poise, server: ServerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    exists: bool, poise: Poise, server: ServedFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if exists:
         assert poise("apply", write(tmp_path, SET), "--yes")[0] == 0
@@ -220,7 +220,7 @@ class _Held(msgspec.Struct):
     load: int
 
 
-def test_progress_until_a_slow_worker_has_let_go(poise: Poise, server: ServerProcess, tmp_path: Path) -> None:
+def test_progress_until_a_slow_worker_has_let_go(poise: Poise, server: ServedFolder, tmp_path: Path) -> None:
     one = ", weights: {w2: 0}, guards: {movesInFlightMax: 1, perSourceMax: 1, perTargetMax: 1}"
     assert poise("apply", write(tmp_path, SET, one), "--yes")[0] == 0
     for name in ("w1", "w2"):
@@ -237,7 +237,7 @@ def test_progress_until_a_slow_worker_has_let_go(poise: Poise, server: ServerPro
     assert "poise: not done after 0.1 s: PartitionSet/orders: " in said
 
 
-def test_what_a_guard_holds_back_is_not_waited_for(poise: Poise, server: ServerProcess, tmp_path: Path) -> None:
+def test_what_a_guard_holds_back_is_not_waited_for(poise: Poise, server: ServedFolder, tmp_path: Path) -> None:
     assert poise("apply", write(tmp_path, SET, ", weights: {w2: 0}"), "--yes")[0] == 0
     for name in ("w1", "w2"):
         server.begin("worker", "orders", "--name", name)
@@ -275,7 +275,7 @@ def test_a_name_that_another_kind_has(poise: Poise, tmp_path: Path) -> None:
     assert said.endswith("orders is a PartitionSet: it cannot become a ShardRing; nothing was written\n")
 
 
-def test_a_bad_document_and_an_absent_server(poise: Poise, server: ServerProcess, tmp_path: Path) -> None:
+def test_a_bad_document_and_an_absent_server(poise: Poise, server: ServedFolder, tmp_path: Path) -> None:
     code, printed, said = poise("apply", write(tmp_path, SET.replace("4", "-4") + RING.replace("web", "-")), "--yes")
     assert (code, printed) == (64, "")
     assert "file.yaml, document 1: $.spec.partitions: " in said

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.hold.processes import await_that
-from tests.server_process import ServerProcess
+from tests.serve_process import ServedFolder
 from tests.shown_commands import ROOT, Command, check_words, help_commands, perform
 
 SHOWN = "http://127.0.0.1:7878"
@@ -21,13 +21,13 @@ def examples() -> list[Command]:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedFolder]:
     """Run a server with the jobs that the help texts speak of, in a folder with their files."""
     folder = tmp_path_factory.mktemp("desk")
     for path in ROOT.glob("examples/*.yaml"):
         shutil.copy(path, folder)
     documents = [(ROOT / "examples" / name).read_text() for name in ("orders.yaml", "routers.yaml")]
-    with ServerProcess(folder, *documents) as made:
+    with ServedFolder(folder, *documents) as made:
         for name in ("w1", "w2"):
             made.begin("worker", "orders", "--name", name)
         await_that(lambda: "as it should be" in made.poise("get", "orders").stdout, 30.0)
@@ -37,7 +37,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 @pytest.mark.slow
 @pytest.mark.parametrize("command", examples(), ids=str)
 def test_an_example_works_against_a_server(
-    command: Command, server: ServerProcess, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    command: Command, server: ServedFolder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("POISE_SERVER", server.url)
     line = command.line.replace(SHOWN, server.url)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from tests.hold.processes import await_that
-from tests.server_process import ServerProcess
+from tests.serve_process import ServedFolder
 
 from poise.cli.main import run
 from poise.documents import load
@@ -52,16 +52,16 @@ Poise = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedFolder]:
     """Run a server with four jobs; two members hold what can be held."""
-    with ServerProcess(tmp_path_factory.mktemp("server"), ORDERS, SPARE, WEB, SHOP, SPOT) as made:
+    with ServedFolder(tmp_path_factory.mktemp("server"), ORDERS, SPARE, WEB, SHOP, SPOT) as made:
         for job, name in (("orders", "w1"), ("orders", "w2"), ("web", "w1")):
             made.begin("worker", job, "--name", name)
         await_that(lambda: _loads(made, "orders") == [2, 2] and len(_loads(made, "web")) == 1)
         yield made
 
 
-def _loads(server: ServerProcess, job: str) -> list[int]:
+def _loads(server: ServedFolder, job: str) -> list[int]:
     """Count what each member holds and has confirmed; nothing while an item is on its way."""
     with closing(open_store(str(server.folder / "poise.db"))) as store:
         rows = list(store.view(job, lambda tx: tx.rows()).values())
@@ -71,7 +71,7 @@ def _loads(server: ServerProcess, job: str) -> list[int]:
 
 @pytest.fixture
 def poise(
-    server: ServerProcess, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    server: ServedFolder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> Poise:
     """Run a verb in this process, in an empty folder, against the server."""
     monkeypatch.chdir(tmp_path)
@@ -177,7 +177,7 @@ def test_what_ifs_and_explanations_read_as_offline(
 
 
 @pytest.mark.slow
-def test_the_history_is_that_of_the_store(poise: Poise, server: ServerProcess) -> None:
+def test_the_history_is_that_of_the_store(poise: Poise, server: ServedFolder) -> None:
     store = ("--db", str(server.folder / "poise.db"))
     assert poise("history", "orders", "1") == poise("history", "orders", "1", *store)
     assert poise("history", "web", "50%", "-o", "json") == poise("history", "web", "50%", "-o", "json", *store)
@@ -247,7 +247,7 @@ def test_a_drain_of_several_jobs_and_one_that_nobody_waits_for(poise: Poise) -> 
 
 
 @pytest.mark.slow
-def test_a_watch_prints_new_lines_and_draws_anew_on_a_terminal(server: ServerProcess) -> None:
+def test_a_watch_prints_new_lines_and_draws_anew_on_a_terminal(server: ServedFolder) -> None:
     plain = server.begin("get", "spare", "--watch")
     here, there = pty.openpty()
     drawn = subprocess.Popen(
@@ -279,7 +279,7 @@ def test_a_watch_prints_new_lines_and_draws_anew_on_a_terminal(server: ServerPro
 def test_tokens_and_roles(tmp_path: Path) -> None:
     lines = [f"{name} {name} {hashlib.sha256(name.encode()).hexdigest()}" for name in ("viewer", "operator")]
     (tmp_path / "tokens").write_text("\n".join(lines))
-    with ServerProcess(tmp_path, SPARE, options=("--tokens", "tokens")) as server:
+    with ServedFolder(tmp_path, SPARE, options=("--tokens", "tokens")) as server:
         for token, arguments, code, told in (
             ("", "get", 1, f"poise: {server.url}: needs a token; set POISE_TOKEN (role viewer)\n"),
             ("wrong", "get", 1, f"poise: {server.url}: the token in POISE_TOKEN is not known (role viewer)\n"),

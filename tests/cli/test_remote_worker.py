@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tests.hold.leading import owners
 from tests.hold.processes import alive, await_that
-from tests.server_process import ServerProcess
+from tests.serve_process import ServedFolder
 
 from poise.stores.open import open_store
 
@@ -26,7 +26,7 @@ spec: {partitions: 4, leaseSeconds: 6, graceSeconds: 1, marginSeconds: 1, stopSe
 SIGN = ("sh", "-c", 'echo "$POISE_ITEM $POISE_EPOCH $POISE_MEMBER" > "signs/$$"; exec sleep 300')
 
 
-class World(ServerProcess):
+class World(ServedFolder):
     """A server of one set, and workers whose children sign a book."""
 
     def sign(self, name: str) -> subprocess.Popen[str]:

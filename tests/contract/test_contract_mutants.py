@@ -12,8 +12,9 @@ from tests.contract import test_contract as promises
 from tests.contract import test_contract_together as together
 from tests.store_places import Place, owned
 
-from poise.model.ownership import Line
+from poise.model.ownership import Line, SetRow
 from poise.stores import tables
+from poise.stores.base import Transaction
 from poise.stores.batches import Piece
 from poise.stores.sqlite import SqliteStore
 from poise.stores.sqlite_rows import SqliteTransaction
@@ -63,8 +64,8 @@ def test_with_terms_that_may_fall(file: Place, monkeypatch: pytest.MonkeyPatch) 
 
 def test_without_undoing_a_work_that_fails(file: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     class Kept(SqliteStore):
-        def _run(self, piece: Piece) -> SqliteTransaction | None:
-            tx = SqliteTransaction(self._connection, self._file.path, piece.name, 0.0)
+        def _run(self, piece: Piece, jobs: dict[str, SetRow]) -> SqliteTransaction | None:
+            tx = SqliteTransaction(self._connection, self._file.path, piece.name, 0.0, jobs.get(piece.name))
             try:
                 piece.run(tx)
             except promises.Halt as error:
@@ -74,6 +75,26 @@ def test_without_undoing_a_work_that_fails(file: Place, monkeypatch: pytest.Monk
 
     monkeypatch.setattr("poise.stores.open.SqliteStore", Kept)
     must_fail(file, lambda: promises.test_an_error_of_the_work_leaves_nothing(file.open()))
+
+
+def test_with_what_a_failed_work_knew_of_its_set(file: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Credulous(SqliteStore):
+        def _run(self, piece: Piece, jobs: dict[str, SetRow]) -> SqliteTransaction | None:
+            known: list[SetRow | None] = []
+
+            def run(tx: Transaction) -> None:
+                try:
+                    piece.run(tx)
+                finally:
+                    known.append(tx.job())
+
+            done = super()._run(piece._replace(run=run), jobs)
+            if known and known[0] is not None:
+                jobs[piece.name] = known[0]
+            return done
+
+    monkeypatch.setattr("poise.stores.open.SqliteStore", Credulous)
+    must_fail(file, lambda: together.test_what_a_failed_work_wrote_is_unknown_to_those_committed_with_it(file))
 
 
 def test_with_two_processes_in_one_set(file: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 
 import msgspec
 import pytest
@@ -101,7 +102,39 @@ def test_a_row_of_an_older_reading_is_a_conflict(place: Place) -> None:
     assert do(first, lambda tx: tx.rows())["0"].owner == "n2"
 
 
-# Promise 2: all or nothing, also for a process that dies.
+# Promise 2: all or nothing, for works that are committed together and for a process that dies.
+
+
+def test_what_a_failed_work_wrote_is_unknown_to_those_committed_with_it(place: Place) -> None:
+    store = place.open()
+    make_set(store)
+    inside, go_on = threading.Event(), threading.Event()
+
+    def hold(_tx: Transaction) -> None:
+        inside.set()
+        go_on.wait(5)
+
+    def grow(tx: Transaction, *, fails: bool) -> int:
+        job = tx.job()
+        assert job is not None
+        tx.write_job(replace(job, count=job.count + 1, revision=job.revision + 1))
+        if fails:
+            raise ZeroDivisionError
+        return job.count + 1
+
+    before = count(store)
+    with ThreadPoolExecutor(8) as threads:
+        holding = threads.submit(do, store, hold)
+        inside.wait(5)
+        growing = [threads.submit(do, store, partial(grow, fails=number % 2 == 1)) for number in range(6)]
+        time.sleep(0.2)  # All of them wait by now: they share the next commit.
+        go_on.set()
+        holding.result()
+        failed = [each.exception() is not None for each in growing]
+        grown = sorted(each.result() for each in growing if each.exception() is None)
+    assert failed == [False, True] * 3
+    assert grown == [before + 1, before + 2, before + 3]
+    assert count(store) == before + 3
 
 
 def test_a_process_killed_within_its_transaction_leaves_nothing(shared_place: Place) -> None:

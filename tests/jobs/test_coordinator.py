@@ -9,12 +9,15 @@ import msgspec
 import pytest
 from tests.set_world import TERMS, World
 
+from poise.decide.partition_values import PartitionPlan
 from poise.errors import Conflict
 from poise.hold.holding import Phase, Stop, speak, stopped, watch
+from poise.jobs.debts import Debts
 from poise.jobs.snapshots import plan_snapshot
 from poise.model.ownership import OWNED
 from poise.model.partition_set import PartitionGuards
 from poise.move.executor import (
+    Snapshot,
     apply_plan,
     drain_member,
     lead,
@@ -147,6 +150,41 @@ def test_ten_idle_cycles_write_nothing() -> None:
     assert world.store.version() == version
     assert len(world.store.journal("orders")) == lines
     assert world.facts().rows == rows
+
+
+def test_a_set_whose_members_only_go_on_living_is_not_planned_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(12, "n1", "n2", "n3")
+    world.settle()
+    honest, planned = Debts.plan, list[float]()
+
+    def plan(self: Debts, facts: Snapshot) -> PartitionPlan:
+        planned.append(world.now_s)
+        return honest(self, facts)
+
+    monkeypatch.setattr(Debts, "plan", plan)
+    world.settle(60)
+    assert planned == []
+    heard_s = world.now_s - 1
+    while not planned:
+        world.now_s += 1
+        world.beat("n1")
+        world.beat("n2")
+        world.coordinator.cycle("orders")
+    assert planned[0] - heard_s == TERMS.lease_s, "as soon as n3 counts as gone"
+
+
+def test_a_row_that_nobody_renews_is_due_while_its_member_lives() -> None:
+    world = World(1, "n1")
+    world.settle()
+    heard_s = world.now_s - 1
+    while world.facts().rows["0"].owner is not None:
+        world.now_s += 1
+        holding, said = speak(world.members["n1"])
+        world.members["n1"] = holding
+        mute = msgspec.structs.replace(said, holds=())
+        world.store.transact("orders", partial(take_heartbeat, name="orders", member="n1", said=mute))
+        world.coordinator.cycle("orders")
+    assert world.now_s - heard_s == TERMS.lease_s + TERMS.grace_s
 
 
 def test_a_stale_leaders_plan_changes_no_row() -> None:

@@ -122,7 +122,7 @@ class FakePool:
         self.store.transact(SET, lambda tx: facts.renew_all(tx, SET, alive))
 
     def _pod(self, fake: FakePod) -> Pod:
-        links = Links(self._read, self._speak, self._pack, lambda _: True, lambda: None)
+        links = Links(self._read, self._speak, self._renew, self._pack, lambda _: True, lambda: None)
         return Pod(fake.name, fake, links, pace_of(GONE_AFTER_S), now=lambda: self.now_s)
 
     async def _read(self, pod: str) -> Rights:
@@ -131,6 +131,9 @@ class FakePool:
     async def _speak(self, pod: str, said: Said) -> Rights:
         departing = pod in self.draining
         return self.store.transact(SET, lambda tx: facts.speak(tx, SET, pod, said, departing=departing))
+
+    async def _renew(self, pod: str) -> None:
+        self.store.transact(SET, lambda tx: facts.renew_all(tx, SET, [pod]))
 
     def _pack(self, names: Iterable[str]) -> Packet:
         assert self.delivery is not None

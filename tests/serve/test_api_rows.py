@@ -5,10 +5,14 @@ from __future__ import annotations
 from urllib.parse import quote
 
 import httpx2
+import msgspec
 import pytest
 from tests.serve.live_server import DIVISION, KEYS, ORDERS, POOL, SHOP, STRANGE, LiveServer
 from tests.serve.talking_member import TalkingMember, settle
 
+from poise.jobs.pool.sources import LISTED, LastList
+from poise.jobs.stored import TARGETS
+from poise.model.target_pool import Target
 from poise.move.executor import put_set, register_member
 from poise.stores.base import Transaction
 
@@ -155,7 +159,9 @@ def test_members_drain_come_back_and_say_whether_they_may_stop(server: LiveServe
     assert 0 < shown[0]["leaseS"] <= 10
     verdict = client.get(f"{ORDERS_PATH}/members/n2/stoppable").json()
     assert verdict["ok"] is False
-    assert verdict["reasons"]
+    assert verdict["reasons"] == ["it holds 2 items", "it is not draining: nothing leaves it"]
+    # Both may leave at once, and a hand-over takes two heartbeats, three of which are in a lease of 10 s.
+    assert verdict["estimateS"] == pytest.approx(2 * 10 / 3)
     drained = client.post(f"{ORDERS_PATH}/members/n2/drain")
     assert (drained.json()["state"], drained.json()["load"]) == ("draining", 2)
     settle(server, *members)
@@ -253,6 +259,8 @@ def see_pool(tx: Transaction, where: str) -> None:
     job = tx.job()
     assert job is not None
     put_set(tx, job, ["router/1"])
+    target = Target(name="router/1", address="10.0.0.1:57400", labels={"site": "par"})
+    tx.write_note(TARGETS, msgspec.json.encode(LastList([target], LISTED)).decode())
     register_member(tx, where, "gnmic-0", "pod")
 
 

@@ -10,6 +10,7 @@ import pytest
 from starlette.routing import Route
 from tests.serve.live_server import LiveServer
 
+from poise.serve.call import Call
 from poise.serve.calls import CALLS
 from poise.serve.openapi import Json, describe
 from poise.serve.routing import Resource
@@ -53,6 +54,11 @@ def test_every_row_of_the_contract_is_described() -> None:
     assert described() >= CONTRACT
     assert described() - CONTRACT == {
         ("PUT", "/v1/jobs/{kind}/{name}/status"),
+        ("GET", "/v1/jobs/{kind}/{name}/summary"),
+        ("GET", "/v1/jobs/{kind}/{name}/history"),
+        ("GET", "/v1/jobs/{kind}/{name}/series"),
+        ("GET", "/v1/sets/{set}"),
+        ("POST", "/v1/jobs/{kind}/{name}/items/{item}/explain"),
         ("POST", "/login"),
         ("POST", "/logout"),
     }
@@ -94,6 +100,24 @@ def test_every_call_names_its_parameters_answers_and_refusals(call: object) -> N
     assert ("415" in responses) is (row.body is not None)
     assert ("requestBody" in operation) is (row.body is not None)
     assert all("application/problem+json" in str(responses[status]) for status in responses if status[0] in "45")
+
+
+@pytest.mark.parametrize("call", CALLS, ids=lambda call: f"{call.method} {call.path}")
+def test_every_call_names_its_role(call: Call) -> None:
+    operation = PATHS[call.path][call.method.lower()]
+    assert operation["x-poise-role"] == call.role
+    assert ("x-poise-members" in operation) is (call.members is not None)
+    if call.role == "open":
+        assert operation["security"] == [{}]
+    else:
+        assert operation["security"] == [{"token": [call.role]}, {"session": [call.role]}, {}]
+
+
+def test_the_ways_to_show_a_token_are_described() -> None:
+    components = cast("dict[str, dict[str, Json]]", DOCUMENT["components"])  # As above.
+    schemes = components["securitySchemes"]
+    assert (schemes["token"]["type"], schemes["token"]["scheme"]) == ("http", "bearer")
+    assert (schemes["session"]["in"], schemes["session"]["name"]) == ("cookie", "poise_session")
 
 
 def test_no_pattern_is_one_of_python_alone() -> None:

@@ -91,7 +91,7 @@ def test_a_member_may_only_heartbeat_for_its_set(guarded: LiveServer) -> None:
     with guarded.client("sredro") as member, guarded.client("aim") as other:
         assert member.post("/v1/sets/orders/members/n1", json={"process": "p"}).status_code == 200
         assert member.put("/v1/sets/orders/members/n1", json={"incarnation": 1, "seq": 1}).status_code == 200
-        for method, path in (("GET", "/v1/jobs"), ("GET", PATH), ("PUT", PATH), ("GET", "/v1/events")):
+        for method, path in (("GET", "/v1/jobs"), ("GET", PATH), ("PUT", PATH), ("GET", "/metrics")):
             assert member.request(method, path).status_code == 403
         assert other.post("/v1/sets/orders/members/n1", json={"process": "p"}).status_code == 403
         assert other.post("/v1/sets/web/members/n1", json={"process": "p"}).status_code == 404

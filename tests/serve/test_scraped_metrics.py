@@ -118,7 +118,7 @@ def test_moves_and_their_times_are_counted_from_the_journal(server: LiveServer, 
     assert value(after, "poise_load", job=JOB, member="n1") == 4
 
 
-def told(moves: Moves, *story: tuple[float, Transition, str | None, str]) -> list[Ended]:
+def told_by(moves: Moves, *story: tuple[float, Transition, str | None, str]) -> list[Ended]:
     """Tell a story of one item, and give what each transition ended."""
     return [
         moves.take(
@@ -134,7 +134,7 @@ def told(moves: Moves, *story: tuple[float, Transition, str | None, str]) -> lis
 
 
 def test_a_hand_over_lasts_from_the_request_to_the_grant() -> None:
-    ended = told(
+    ended = told_by(
         Moves(),
         (10.0, Transition.T3, "n1", "n1 over its share (4 of 3)"),
         (11.0, Transition.T4, "n1", ""),
@@ -145,34 +145,44 @@ def test_a_hand_over_lasts_from_the_request_to_the_grant() -> None:
 
 
 def test_a_first_placement_is_no_move() -> None:
-    assert told(Moves(), (1.0, Transition.T1, "n1", "new item")) == [Ended()]
+    assert told_by(Moves(), (1.0, Transition.T1, "n1", "new item")) == [Ended()]
 
 
 def test_coming_back_to_the_same_member_is_no_move() -> None:
-    ended = told(Moves(), (1.0, Transition.T7, "n1", "n1 has started again"), (3.0, Transition.T1, "n1", ""))
+    ended = told_by(Moves(), (1.0, Transition.T7, "n1", "n1 has started again"), (3.0, Transition.T1, "n1", ""))
     assert ended == [Ended(), Ended(unowned_s=2.0)]
 
 
 def test_a_lost_item_that_goes_elsewhere_is_a_move() -> None:
-    ended = told(Moves(), (1.0, Transition.T7, "n1", "n1 is gone"), (3.0, Transition.T1, "n2", ""))
-    assert ended[1] == Ended("gone", "done", None, 2.0)
+    ended = told_by(Moves(), (1.0, Transition.T7, "n1", "n1 is gone"), (3.0, Transition.T1, "n2", ""))
+    assert ended[1] == Ended("gone", "done", None, 2.0, forced=True)
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [("n2 is draining", "stop"), ("nobody holds it; n1 is its home", "stop"), ("restart", "restart")],
+)
+def test_what_nobody_asked_for_went_because_its_member_stops(reason: str, told: str) -> None:
+    """The line of such a release still has the reason for which the member had got the item."""
+    ended = told_by(Moves(), (1.0, Transition.T5, "n1", reason), (3.0, Transition.T1, "n2", ""))
+    assert ended[1] == Ended(told, "done", None, 2.0, forced=True)
 
 
 def test_a_cancelled_move_and_one_that_expired_say_so() -> None:
     moves = Moves()
-    ended = told(moves, (1.0, Transition.T3, "n1", "n1 is draining"), (2.0, Transition.T6, "n1", ""))
+    ended = told_by(moves, (1.0, Transition.T3, "n1", "n1 is draining"), (2.0, Transition.T6, "n1", ""))
     assert ended[1] == Ended("drain", "cancelled")
-    ended = told(
+    ended = told_by(
         moves, (3.0, Transition.T3, "n1", ""), (9.0, Transition.T7, "n1", "n1 is gone"), (9.0, Transition.T1, "n2", "")
     )
     assert ended[2] == Ended("balance", "expired", 6.0, 0.0)
 
 
 def test_a_retired_item_ends_its_move() -> None:
-    ended = told(
+    ended = told_by(
         Moves(), (1.0, Transition.T3, "n1", "retire"), (2.0, Transition.T5, "n1", ""), (3.0, Transition.T9, None, "")
     )
-    assert ended[2] == Ended("retire", "retired")
+    assert ended[2] == Ended("retire", "retired", forced=True)
 
 
 @pytest.mark.parametrize("text", ["n1 over its share (4 of 3)", "x" * 1000, "", "pod-17 has 12 of 3"])

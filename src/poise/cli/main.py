@@ -20,6 +20,7 @@ _VERBS = {
     "simulate": "Replay joins, leaves and growth under several policies, side by side.",
     "up": "Run the server: its jobs and the API.",
     "get": "Show the jobs of a server, their members, and who holds what.",
+    "top": "Watch the jobs of a server, or one of them, as a live picture.",
     "apply": "Write documents to a server: show the plan, ask, and see it done.",
     "drain": "Take a member out of service, and see its items leave.",
     "undrain": "Take a member back into service.",

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 @click.command(
     epilog="""\b
 Examples:
+  poise up --demo
   poise up examples/orders.yaml
   poise up --db postgresql://127.0.0.1/poise --listen 127.0.0.1:7879
   poise up --listen 0.0.0.0:7878 --tokens tokens.txt --tls-cert cert.pem --tls-key key.pem"""
@@ -36,6 +37,15 @@ Examples:
 @click.option("--tls-cert", metavar="FILE", help="A certificate; read again when it changes.")
 @click.option("--tls-key", metavar="FILE", help="Its key.")
 @click.option("--host", "hosts", metavar="NAME", multiple=True, help="A name by which this server is asked for.")
+@click.option("--demo", is_flag=True, help="Also start sample workers and collectors, and a guide through them.")
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path),
+    default="poise-demo",
+    metavar="PATH",
+    help="Where the demo keeps everything, its store too.  [default: poise-demo]",
+)
+@click.option("--fresh", is_flag=True, help="Start the demo clean, not where it ended.")
 def up(
     files: tuple[str, ...],
     db: str,
@@ -46,12 +56,23 @@ def up(
     tls_cert: str | None,
     tls_key: str | None,
     hosts: tuple[str, ...],
+    demo: bool,
+    folder: Path,
+    fresh: bool,
 ) -> None:
     """Write the documents of FILES into the store, run its jobs, and answer on HTTP until a signal comes.
 
     Several servers may run on one PostgreSQL store: all of them answer, and the jobs are shared out over them. Jobs
     that are in the store already go on, whether or not a FILE names them. A second signal ends at once.
+
+    With --demo five jobs run with real processes on this machine; a strip on the page guides through them.
     """
+    if demo:
+        _refuse_with_demo({"--name": name, "--tokens": tokens, "--tls-cert": tls_cert, "--tls-key": tls_key})
+        _run_demo(files, db if _is_said("db") else None, listen, insecure, hosts, folder, fresh)
+        return
+    if fresh or _is_said("folder"):
+        raise click.UsageError("--fresh and --folder are for the demo: say --demo, too")
     from poise.serve.settings import open_sockets, read_settings
     from poise.stores.open import open_store
 
@@ -90,6 +111,49 @@ def up(
             await run_server(store, server, documents, settings, sockets, ended, lambda: click.echo(told, err=True))
 
         asyncio.run(serve())
+
+
+def _is_said(option: str) -> bool:
+    """Say whether an option was given, and not only has its default."""
+    source = click.get_current_context().get_parameter_source(option)
+    return source is click.core.ParameterSource.COMMANDLINE
+
+
+def _refuse_with_demo(options: dict[str, str | None]) -> None:
+    """Refuse what a demo has no use for: it is local and open, and its own processes bring no tokens."""
+    said = [flag for flag, value in options.items() if value is not None]
+    if said:
+        raise click.UsageError(f"{said[0]} is not for the demo, which is local and open: leave it out")
+
+
+def _run_demo(
+    files: tuple[str, ...],
+    db: str | None,
+    listen: str | None,
+    insecure: bool,
+    hosts: tuple[str, ...],
+    folder: Path,
+    fresh: bool,
+) -> None:
+    """Hand over to the demo, whose server is a process of its own."""
+    import msgspec
+
+    from poise.demo.up import Wanted, run_demo
+
+    if fresh and db is not None:
+        raise click.UsageError("--fresh and --db exclude each other: the demo deletes only what it keeps in its folder")
+    given = "---\n".join(map(_text, (each for file in files for each in _watched(file))))
+    wanted = Wanted(folder=folder, fresh=fresh, db=db, insecure=insecure, hosts=hosts, given=given)
+    listen = listen or os.environ.get("POISE_LISTEN")
+    run_demo(msgspec.structs.replace(wanted, listen=listen) if listen else wanted)
+
+
+def _text(document: Document) -> str:
+    import msgspec
+
+    from poise.documents import dump
+
+    return msgspec.json.encode(dump(document)).decode() + "\n"
 
 
 def _watched(file: str) -> list[Document]:

@@ -16,7 +16,8 @@ import msgspec
 from poise.errors import PoiseError, Unavailable
 from poise.hold.http_words import Address, failure, problem_of, refusal, strange, written
 from poise.hold.link import CALLS, Registered
-from poise.model.ownership import Heartbeat, Reply, Terms
+from poise.model import ownership
+from poise.model.ownership import Heartbeat, Reply, SetTerms, Terms
 from poise.move.heartbeat import Stale, Superseded
 
 if TYPE_CHECKING:
@@ -29,32 +30,6 @@ _AGAIN_S, _AGAIN_MAX_S = 0.2, 5.0
 _REFUSED_S = 60.0  # Who may not read events today may be allowed tomorrow.
 
 Answer = TypeVar("Answer")
-
-
-class _Told(msgspec.Struct, frozen=True, kw_only=True):
-    """What a server answers to a registration."""
-
-    incarnation: int
-    lease_s: float
-    grace_s: float
-    period_s: float
-    release_s: float = 30.0
-    restart_grace_s: float = 0.0
-    revoke: bool = True
-    margin_s: float = 1.0
-    stop_s: float = 1.0
-
-    def terms(self) -> Terms:
-        """Give the promises of the set."""
-        return Terms(
-            lease_s=self.lease_s,
-            grace_s=self.grace_s,
-            release_s=self.release_s,
-            restart_grace_s=self.restart_grace_s,
-            revoke=self.revoke,
-            margin_s=self.margin_s,
-            stop_s=self.stop_s,
-        )
 
 
 class _Line(msgspec.Struct, frozen=True):
@@ -86,12 +61,11 @@ class HttpLink:
     async def register(self, check: Callable[[Terms], None]) -> Registered:
         """Get an incarnation; a process that registers twice gets the same one.
 
-        Only the answer says what the set promises: where `check` refuses that, the member leaves again at once.
+        Where `check` refuses what the set promises, nobody was registered, and nobody superseded. Should the promises
+        change in between, the member leaves again at once.
         """
-        response = await self._send("POST", {"process": self.process})
-        if response.status_code != 200:
-            raise refusal(self._address, "member", response)
-        told = self._read(response, _Told)
+        check((await self._answer("GET", written("v1", "sets", self._job), SetTerms)).terms())
+        told = await self._answer("POST", self._path, ownership.Registered, {"process": self.process})
         try:
             check(told.terms())
         except PoiseError:
@@ -143,18 +117,25 @@ class HttpLink:
             self._client = httpx2.AsyncClient(**self._address.options(), timeout=_ANSWER_S, limits=limits)
         return self._client
 
-    async def _send(self, method: str, body: object) -> httpx2.Response:
+    async def _answer(self, method: str, path: str, kind: type[Answer], body: object = None) -> Answer:
+        response = await self._send(method, path, body)
+        if response.status_code != 200:
+            raise refusal(self._address, "member", response)
+        return self._read(response, kind)
+
+    async def _send(self, method: str, path: str, body: object) -> httpx2.Response:
         import httpx2
 
-        headers = {"Content-Type": "application/json"}
+        content = None if body is None else msgspec.json.encode(body)
+        headers = {} if body is None else {"Content-Type": "application/json"}
         try:
-            return await self._asker().request(method, self._path, content=msgspec.json.encode(body), headers=headers)
+            return await self._asker().request(method, path, content=content, headers=headers)
         except (httpx2.RequestError, OSError) as error:
             raise failure(self._address, error) from None
 
     async def _put(self, said: Heartbeat) -> Reply | Superseded | Stale:
         """Send a heartbeat. Only what Poise itself refuses is a refusal: anything else may be better in a moment."""
-        response = await self._send("PUT", said)
+        response = await self._send("PUT", self._path, said)
         if response.status_code == 200:
             try:
                 return self._read(response, Reply)

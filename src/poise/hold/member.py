@@ -9,14 +9,16 @@ import asyncio
 import logging
 import random
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import suppress
 from types import TracebackType
 from typing import Literal, Self
 
 from poise.clock import boot_s
+from poise.describing import describe_types
 from poise.errors import Conflict, NotHeld, Replaced, Unavailable, invalid
 from poise.hold.changes import Gained, Lost, Stream
+from poise.hold.ending import only, within
 from poise.hold.guard import Guard
 from poise.hold.holding import (
     Finish,
@@ -36,8 +38,7 @@ from poise.hold.holding import (
     watch,
 )
 from poise.hold.http_link import HttpLink
-from poise.hold.http_words import is_server
-from poise.hold.link import StoreLink
+from poise.hold.opening import open_link
 from poise.hold.settings import BEATS_PER_LEASE, EXIT_AT, HUNG_AT, Settings, check_inequality, pace_of, read_settings
 from poise.hold.works import Callback, Works
 from poise.model.ownership import Reply, Terms
@@ -152,7 +153,9 @@ class Member:
         self._wake = asyncio.Event()
         self._moved = asyncio.Event()
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._link = await self._open()
+        wanted = self._settings
+        self._link = await open_link(self._where, wanted.set, wanted.name, self._process, token=self._token)
+        describe_types()
         try:
             registered = await self._link.register(lambda terms: check_inequality(terms, self._settings))
         except BaseException:
@@ -200,7 +203,7 @@ class Member:
             try:
                 await self._group.__aexit__(kind, error, trace)
             except BaseExceptionGroup as errors:
-                raise _only(errors) from None
+                raise only(errors) from None
             finally:
                 if self._guard is not None:
                     self._guard.close()
@@ -228,25 +231,12 @@ class Member:
         self._leaving = self._leaving or self._settings.leaving
         self._holding, said = speak(self._holding, weight=self._settings.weight, leaving=self._leaving)
         # Whether it was heard or not, there is nothing left to do about it.
-        await _within(self._link.beat(said), self._parting_s)
+        await within(self._link.beat(said), self._parting_s)
 
     @property
     def _parting_s(self) -> float:
         """Give how long each step of leaving may take: where work hangs, all of them end before the lease does."""
         return self._pace.room_s * (HASTE if self._works.hung else 1.0)
-
-    async def _open(self) -> StoreLink | HttpLink:
-        """Make the link; a text is the address of a server, or of a store, which is then this member's own."""
-        if isinstance(self._where, HttpLink):
-            return self._where
-        if not isinstance(self._where, str):
-            return StoreLink(self._where, self._settings.set, self.name, self._process)
-        if is_server(self._where):
-            return HttpLink(self._where, self._settings.set, self.name, self._process, token=self._token)
-        from poise.stores.open import open_store
-
-        store = await asyncio.to_thread(open_store, self._where)
-        return StoreLink(store, self._settings.set, self.name, self._process, closes=True)
 
     # The loops.
 
@@ -393,26 +383,10 @@ class Member:
         failed = self._failure.done()
         while not met() and loop.time() < last_s and failed == self._failure.done():
             self._moved.clear()
-            await _within(self._moved.wait(), last_s - loop.time())
+            await within(self._moved.wait(), last_s - loop.time())
         return met()
 
 
-async def _within(work: Coroutine[object, None, object], timeout_s: float) -> None:
-    """Wait for work for a time, however it ends; unlike `wait_for`, no cancellation is ever lost here."""
-    task = asyncio.ensure_future(work)
-    try:
-        await asyncio.wait([task], timeout=timeout_s)
-    finally:
-        task.cancel()
-        task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
-
-
 _VERBS: dict[type[Order], str] = {Start: "gained", Finish: "releasing", Stop: "lost"}
-
-
-def _only(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Take the one error out of its group, or the group where there are several."""
-    return errors.exceptions[0] if len(errors.exceptions) == 1 else errors
-
 
 __all__ = ["Gained", "Lost", "Member"]

@@ -19,6 +19,7 @@ from poise.stores.base import Store
 
 WATCH_S = 1.0  # How long one wait for a change may take: a stop is heard at its end at the latest.
 _BACKOFF_S, _BACKOFF_MAX_S = 0.1, 10.0
+_BREATH_MAX_S = 0.5  # A cycle that takes longer is not made up for: what it found should not wait for ever.
 
 Tell = Callable[[str, Cycle | None, float], None]
 _log = logging.getLogger("poise.coordinator")
@@ -129,7 +130,9 @@ class Turn(threading.Thread):
             except Exception:
                 failures, wait_s = failures + 1, _pause_s(failures)
                 _log.exception("coordinator.broken set=%s", self._set)
-            self._report(cycle, clock.boot_s() - began_s)
+            took_s = clock.boot_s() - began_s
+            self._report(cycle, took_s)
+            self._breathe(min(took_s, _BREATH_MAX_S))
             self._rest(wait_s, heeds=self._leads and not failures)
         self._resign()
 
@@ -140,6 +143,11 @@ class Turn(threading.Thread):
                 self._tell(self._set, cycle, took_s)
         except Exception:
             _log.exception("coordinator.untold set=%s", self._set)
+
+    def _breathe(self, seconds: float) -> None:
+        """Leave as much time to the others as a cycle took: changes that come in bursts are then planned together."""
+        with self._news:
+            self._news.wait_for(lambda: self._stopped, seconds)
 
     def _rest(self, seconds: float, *, heeds: bool) -> None:
         """Sleep until it is time, until a change where changes matter, or until stopped."""

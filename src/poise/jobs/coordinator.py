@@ -1,13 +1,14 @@
 """The coordinator of sets and rings: observe one snapshot, decide, write what the guards allow, say what was done.
 
 Any process may run it; a term in the store decides whose plans are written. A cycle that finds nothing new reads the
-members and nothing else, and writes nothing but its own lease.
+members, from time to time also the rows, and writes nothing but its own lease.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from datetime import datetime
+from math import inf
 
 import msgspec
 
@@ -39,13 +40,27 @@ class Cycle(msgspec.Struct, frozen=True):
     kind: str = ""
 
 
-class _Seen(msgspec.Struct, frozen=True):
-    """What the last cycle of a set rested on; the same again, before its time is due, needs no plan."""
+class _Glance(msgspec.Struct, frozen=True):
+    """What tells whether anything is new without a look at the rows; and when the next member's lease ends."""
 
     job: SetRow
     lines: int
     standings: tuple[tuple[str, int, bool, bool, int], ...]
-    due_s: float
+    member_due_s: float
+    term: int
+    now_s: float
+
+
+class _Seen(msgspec.Struct, frozen=True):
+    """What the last plan of a set rested on, and when; the same again, before time changes a row, needs no plan.
+
+    Heartbeats move the ends of leases on, so `row_due_s` is only when to look at the rows again.
+    """
+
+    glance: _Glance
+    planned_s: float
+    row_due_s: float
+    opens_s: float
 
 
 class Coordinator:
@@ -66,28 +81,35 @@ class Coordinator:
         if isinstance(glance, Cycle):
             self._seen.pop(name, None)
             return glance
-        seen, term, now_s = glance
-        rest_s = min(WAKE_MAX_S, self._term_s(seen.job) / 3)  # The lead must be renewed long before it ends.
+        rest_s = min(WAKE_MAX_S, self._term_s(glance.job) / 3)  # The lead must be renewed long before it ends.
         known = self._seen.get(name)
-        if known is not None and _same(known, seen) and now_s < known.due_s:
-            return Cycle(f"{name}: nothing new", min(rest_s, known.due_s - now_s))
+        if known is not None and _same(known, glance) and glance.now_s < known.row_due_s:
+            return _idle(known, glance, rest_s)
         facts = self._store.view(name, lambda tx: snapshot(tx, name))
+        if known is not None and _same(known, glance) and (later := _looked_again(known, facts)) is not None:
+            self._seen[name] = later
+            return _idle(later, glance, rest_s)
+        return self._plan(name, glance, facts, now or clock.now(), rest_s)
+
+    def _plan(self, name: str, glance: _Glance, facts: Snapshot, now: datetime, rest_s: float) -> Cycle:
+        """Plan a snapshot, write what may be written, and note what the plan rested on."""
         plan = self._debts.plan(facts)
-        gate = open_gate(facts, now or clock.now())
-        applied = self._apply(name, term, facts, gate.let_pass(plan.steps, facts.rows))
-        due_s = min(_due_s(facts), gate.opens_s)
+        gate = open_gate(facts, now)
+        applied = self._apply(name, glance.term, facts, gate.let_pass(plan.steps, facts.rows))
         if facts.job.braked != bool(vanished := braking(facts)):
             self._store.transact(name, lambda tx: note_brake(tx, name, vanished))
         if not facts.job.count and not facts.rows:
             self._store.transact(name, lambda tx: end_deleted(tx, name))
+        row_due_s = min(_row_due_s(facts, facts.now_s), gate.opens_s)
         if applied.written or applied.refused:
             self._seen.pop(name, None)
         else:
-            self._seen[name] = msgspec.structs.replace(seen, due_s=due_s)
+            self._seen[name] = _Seen(glance, facts.now_s, row_due_s, gate.opens_s)
+        due_s = min(row_due_s, _member_due_s(facts.members, facts.now_s))
         wake_s = 0.0 if applied.written else min(rest_s, max(0.0, due_s - facts.now_s))
         return Cycle(_sentence(name, plan, applied), wake_s, applied.written, plan, kind=facts.job.kind)
 
-    def _glance(self, tx: Transaction) -> tuple[_Seen, int, float] | Cycle:
+    def _glance(self, tx: Transaction) -> _Glance | Cycle:
         """Renew the lead if it is due, and read what tells whether anything is new; or say who leads."""
         leader, job = tx.leader(), tx.job()
         if job is None:
@@ -97,7 +119,9 @@ class Coordinator:
         led = leader if mine else lead(tx, self._who, lead_s)
         if led is None:
             return Cycle(f"{job.name}: {leader.holder} leads", lead_s / 3, leads=False)
-        return _Seen(job, tx.last_line(), _standings(tx.members(), tx.now_s), 0.0), led.term, tx.now_s
+        members, now_s = tx.members(), tx.now_s
+        due_s = _member_due_s(members, now_s)
+        return _Glance(job, tx.last_line(), _standings(members, now_s), due_s, led.term, now_s)
 
     def _term_s(self, job: SetRow) -> float:
         """Say how long a lead lasts: whoever leads must be missed before the items of a crashed member are due."""
@@ -130,22 +154,40 @@ def _standings(members: dict[str, MemberRow], now_s: float) -> tuple[tuple[str, 
     return tuple(sorted((now.name, now.incarnation, now.active, now.draining, weight) for now, weight in judged))
 
 
-def _same(known: _Seen, seen: _Seen) -> bool:
-    return (known.job, known.lines, known.standings) == (seen.job, seen.lines, seen.standings)
+def _same(known: _Seen, now: _Glance) -> bool:
+    before = known.glance
+    return (before.job, before.lines, before.standings) == (now.job, now.lines, now.standings)
 
 
-def _due_s(facts: Snapshot) -> float:
-    """Find when time alone changes something: the end of a lease, of a deadline or of a quarantine."""
-    ends = [member.lease_until_s for member in facts.members.values() if member.lease_until_s > facts.now_s]
+def _looked_again(known: _Seen, facts: Snapshot) -> _Seen | None:
+    """Say when to look at the rows again, if time has changed none since the plan; None where a plan is needed."""
+    due_s = min(_row_due_s(facts, known.planned_s), known.opens_s)
+    return msgspec.structs.replace(known, row_due_s=due_s) if facts.now_s < due_s else None
+
+
+def _idle(known: _Seen, now: _Glance, rest_s: float) -> Cycle:
+    due_s = min(known.row_due_s, now.member_due_s)
+    return Cycle(f"{now.job.name}: nothing new", min(rest_s, max(0.0, due_s - now.now_s)))
+
+
+def _member_due_s(members: dict[str, MemberRow], now_s: float) -> float:
+    """Find when the next member that is not heard of counts as gone."""
+    ends = (member.lease_until_s for member in members.values())
+    return min((end for end in ends if end > now_s), default=inf)
+
+
+def _row_due_s(facts: Snapshot, since_s: float) -> float:
+    """Find when time alone changes a row first, after an instant: its lease, its deadline or its quarantine ends."""
+    ends = list[float]()
     for row in facts.rows.values():
         if row.state in OWNED:
-            ends.append(row.lease_until_s + facts.job.terms.grace_s)
+            ends += [row.lease_until_s, row.lease_until_s + facts.job.terms.grace_s]
         ends += [barred_until_s(row, member, facts.job.terms) for member in row.offers]
         if row.deadline_s is not None:
             ends.append(row.deadline_s)
         elif row.state is OwnerState.UNASSIGNED:
             ends.append(facts.job.quarantine_until_s)
-    return min((end for end in ends if end > facts.now_s), default=facts.now_s + WAKE_MAX_S)
+    return min((end for end in ends if end > since_s), default=inf)
 
 
 def _sentence(name: str, plan: PartitionPlan, applied: Applied) -> str:

@@ -123,6 +123,37 @@ def is_wanted(job: SetRow, row: Row) -> bool:
     return not row.retiring and (job.kind != "PartitionSet" or int(row.id) < job.count)
 
 
+class SetTerms(msgspec.Struct, frozen=True, kw_only=True):
+    """What a set promises its members, as a server tells it: the lengths of leases, and how often to speak."""
+
+    lease_s: float
+    grace_s: float
+    period_s: float
+    release_s: float = 30.0
+    restart_grace_s: float = 0.0
+    revoke: bool = True
+    margin_s: float = 1.0
+    stop_s: float = 1.0
+
+    def terms(self) -> Terms:
+        """Give the promises as a member checks them."""
+        return Terms(
+            lease_s=self.lease_s,
+            grace_s=self.grace_s,
+            release_s=self.release_s,
+            restart_grace_s=self.restart_grace_s,
+            revoke=self.revoke,
+            margin_s=self.margin_s,
+            stop_s=self.stop_s,
+        )
+
+
+class Registered(SetTerms, frozen=True, kw_only=True):
+    """What a process gets when it registers: its incarnation, and what the set promises."""
+
+    incarnation: int
+
+
 class LeaderRow(msgspec.Struct, frozen=True, kw_only=True):
     """Who may plan: a term that grows with every election."""
 

@@ -16,6 +16,7 @@ from msgspec import UNSET, UnsetType
 
 from poise.documents.faults import shown
 from poise.errors import Fault, InvalidSpec, invalid
+from poise.model.ownership import Line
 from poise.serve.facade import ABSENT
 from poise.serve.problems import Refused
 
@@ -115,6 +116,18 @@ def paged(ask: Ask, entries: Iterable[Entry], name: Callable[[Entry], str | int]
     part = ordered[begin : begin + limit]
     more = begin + limit < len(ordered)
     return Page(part, _token(name(part[-1])) if more else UNSET)
+
+
+def story_page(ask: Ask, read: Callable[[int | None, int, bool], Sequence[Line]]) -> Page:
+    """Cut one page out of a journal: `read` gives so many lines after a number, oldest or newest first."""
+    limit, last = _limit(ask.query.get("limit")), None
+    if (token := ask.query.get("continue")) is not None:
+        text = _last(token)
+        if not (text.isascii() and text.isdigit() and len(text) < 19):
+            raise invalid("?continue", "expected what the page before said")
+        last = int(text)
+    lines = read(last, limit + 1, flag(ask, "newest"))
+    return Page(lines[:limit], _token(lines[limit - 1].number) if len(lines) > limit else UNSET)
 
 
 def _rank(name: str | int) -> tuple[int, int, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 import msgspec
@@ -38,10 +38,18 @@ class Shown(msgspec.Struct, frozen=True):
     headers: tuple[str, ...] = ()
 
 
+class Members(msgspec.Struct, frozen=True):
+    """What a member may do beside its own calls: whose set is meant is in the names of the path."""
+
+    may: Callable[[str, Mapping[str, str]], bool]
+    does: str
+
+
 class Call(msgspec.Struct, frozen=True, kw_only=True):
     """What can be asked: by which method, where, by whom, with what, and what is answered.
 
-    A `loop` call is answered by the event loop itself: it must neither wait nor take time.
+    `members` lets members in where their role alone would not. A `loop` call is answered by the event loop itself: it
+    must neither wait nor take time.
     """
 
     method: str
@@ -56,6 +64,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     body_media: tuple[str, ...] = ("application/json",)
     refusals: tuple[int, ...] = ()
     conditional: bool = False
+    members: Members | None = None
     lane: Literal["asks", "beats", "loop"] = "asks"
     streams: bool = False
 
@@ -68,4 +77,5 @@ PAGES = (
     ),
     Parameter("continue", "what the page before said, to go on after it"),
 )
+NEWEST = Parameter("newest", "the newest first", {"type": "boolean", "default": False})
 DRY_RUN = Parameter("dryRun", "answer with the plan, change nothing", {"type": "boolean", "default": False})

@@ -31,11 +31,12 @@ _log = logging.getLogger("poise.events")
 
 
 class Wish(msgspec.Struct, frozen=True):
-    """Which events a client wants: those of one kind, of one job, about one member; None is any."""
+    """Which events a client wants: those of one kind, of one job, about one member, of one set; None is any."""
 
     kind: str | None = None
     job: str | None = None
     member: str | None = None
+    set: str | None = None
 
     def takes(self, event: Event) -> bool:
         """Tell whether an event is wanted."""
@@ -43,6 +44,7 @@ class Wish(msgspec.Struct, frozen=True):
             self.kind in (None, event.kind)
             and self.job in (None, event.job)
             and self.member in (None, event.line.member)
+            and self.set in (None, event.line.set)
         )
 
 

@@ -14,15 +14,17 @@ from msgspec import UNSET, Meta, UnsetType
 
 from poise.decide.explain import Explanation
 from poise.jobs.entries import Planned, Told
+from poise.jobs.series import Series
 from poise.jobs.stored import Stored
 from poise.jobs.what_if import WhatIf
 from poise.model import Document
 from poise.model.common import ItemName, Serial, Weight
-from poise.model.ownership import Line, Reply
+from poise.model.ownership import Line, Registered, Reply, SetTerms
 from poise.move.heartbeat import Stale, Superseded
 
 ABSENT = 0  # The revision of a job that is not there: a write that is conditional on it only creates.
 ORIGIN = "0"  # The id before the first event of all.
+HISTORY_MAX = 10_000  # So many lines of a story are told at once, at most.
 
 
 class View(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
@@ -32,7 +34,9 @@ class View(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 class JobSummary(View, frozen=True):
     """One job in a line: what people look at first, and what the gauges of the metrics say.
 
-    `members` counts them by state. `spread` is the largest load minus the smallest.
+    `members` counts them by state. `spread` is the largest load minus the smallest. `problems` says what is wrong, the
+    worst first. The last three are said of kinds that only count: all replicas, those for which there is no room, and
+    the workloads that are to change. Members that are long gone and hold nothing are not counted.
     """
 
     kind: str
@@ -45,6 +49,10 @@ class JobSummary(View, frozen=True):
     members: dict[str, int] = {}
     moves_in_flight: int = 0
     spread: int = 0
+    problems: list[str] = []
+    replicas: int | UnsetType = UNSET
+    unplaced: int | UnsetType = UNSET
+    pending: int | UnsetType = UNSET
 
 
 class ItemView(View, frozen=True):
@@ -63,7 +71,11 @@ class ItemView(View, frozen=True):
 
 
 class MemberView(View, frozen=True):
-    """A member's load and the state of its lease; `releasing` is what is still to leave it, `reserved` what comes."""
+    """A member's load and the state of its lease; `releasing` is what is still to leave it, `reserved` what comes.
+
+    `floor` and `ceiling` are those of its exact share; null where hashing decides. `since` is when its state began, if
+    that is known; `error` is what went wrong with a pod last.
+    """
 
     name: str
     state: str
@@ -76,6 +88,13 @@ class MemberView(View, frozen=True):
     draining: bool = False
     leaving: str | None = None
     lease_s: Annotated[float, Meta(description="seconds until its lease ends; below 0: over")] | None = None
+    floor: int | None = None
+    ceiling: int | None = None
+    quota: Annotated[str, Meta(description="the exact share of a cluster over all workloads, such as 7/2")] | None = (
+        None
+    )
+    since: datetime | None = None
+    error: str = ""
 
 
 class Stoppable(View, frozen=True):
@@ -84,20 +103,6 @@ class Stoppable(View, frozen=True):
     ok: bool
     reasons: list[str] = []
     estimate_s: float | None = None
-
-
-class Registered(msgspec.Struct, frozen=True, kw_only=True):
-    """What a process gets when it registers: its incarnation, the lengths of its set, and how often to speak."""
-
-    incarnation: int
-    lease_s: float
-    grace_s: float
-    period_s: float
-    release_s: float = 30.0
-    restart_grace_s: float = 0.0
-    revoke: bool = True
-    margin_s: float = 1.0
-    stop_s: float = 1.0
 
 
 class HttpSd(msgspec.Struct, frozen=True):
@@ -154,6 +159,9 @@ class JobsApi(Protocol):
     def jobs(self) -> list[JobSummary]:
         """List every job."""
 
+    def summary(self, kind: str, name: str) -> JobSummary:
+        """Say of one job what the list says."""
+
     def get(self, kind: str, name: str) -> Stored:
         """Read one document with its live status."""
 
@@ -178,11 +186,23 @@ class JobsApi(Protocol):
     def explain(self, kind: str, name: str, item: str, what_if: WhatIf | None = None) -> Explanation | Told:
         """Say why an item is where it is."""
 
-    def history(self, kind: str, name: str, item: str) -> list[Line]:
-        """Tell the story of an item."""
+    def history(
+        self,
+        kind: str,
+        name: str,
+        item: str | None = None,
+        *,
+        after: int | None = None,
+        most: int = HISTORY_MAX,
+        newest: bool = False,
+    ) -> list[Line]:
+        """Tell the story of an item or of a whole job, oldest or newest first, from after the line of a number on."""
 
     def members(self, kind: str, name: str) -> list[MemberView]:
         """List the members of a job."""
+
+    def series(self, kind: str, name: str) -> Series:
+        """Read what was counted of a job over time."""
 
     def drain(self, kind: str, name: str, member: str, draining: bool) -> MemberView:
         """Take a member out of service, or back into it."""
@@ -193,14 +213,17 @@ class JobsApi(Protocol):
     def pause(self, kind: str, name: str, *, paused: bool, everything: bool) -> Stored:
         """Hold the moves of a job back, or let them go on."""
 
+    def terms(self, name: str) -> SetTerms:
+        """Say what a set promises its members."""
+
     def register(self, name: str, member: str, body: bytes) -> Registered:
         """Give a process its incarnation; the body is a `Registration`."""
 
     def heartbeat(self, name: str, member: str, body: bytes) -> Reply | Superseded | Stale:
         """Take a heartbeat; the body is a `SaidHeartbeat`."""
 
-    def pod_targets(self, pool: str, pod: str) -> list[HttpSd]:
-        """List the targets of one pod of a pool."""
+    def pod_targets(self, pool: str, pod: str, *, speaks: bool) -> list[HttpSd]:
+        """List the targets of one pod of a pool; where pods fetch, the pod itself `speaks`: it lives, and lets go."""
 
     def events(self, after: str | None, most: int) -> list[Event]:
         """Read events in the order of commits: those after an id, or with None the newest ones."""

@@ -25,7 +25,10 @@ _PROTECTING = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
 }
+# As they are sent: they go out with every answer, so they are written once.
+_ADDED = [(name.lower().encode(), value.encode()) for name, value in _PROTECTING.items()]
 
 
 class Exchange:
@@ -47,12 +50,10 @@ class Exchange:
         """Add the headers that protect; what is not sent in full yet cannot be followed by another request."""
         if message["type"] == "http.response.start":
             self.started = True
-            headers = MutableHeaders(scope=message)
-            for name, value in _PROTECTING.items():
-                headers.setdefault(name, value)
-            headers.setdefault("Cache-Control", "no-store")
+            said = {name.lower() for name, _ in message["headers"]}
+            message["headers"] = [*message["headers"], *(each for each in _ADDED if each[0] not in said)]
             if not self.all_received:
-                headers["Connection"] = "close"
+                MutableHeaders(scope=message)["Connection"] = "close"
         await self._send(message)
 
 

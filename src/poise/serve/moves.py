@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from poise.model.ownership import RETIREMENT
+from poise.model.ownership import RESTART, RETIREMENT
 from poise.move.handoff import Transition
 from poise.serve.facade import Event
 
@@ -23,12 +23,16 @@ class Begun(msgspec.Struct, frozen=True):
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """What one transition ends: a move, a hand-over, a time without an owner; or nothing."""
+    """What one transition ends: a move, a hand-over, a time without an owner; or nothing.
+
+    A move is `forced` where no plan could have avoided it: its member went, or the item is no more.
+    """
 
     reason: str = ""
     outcome: str = ""
     handoff_s: float | None = None
     unowned_s: float | None = None
+    forced: bool = False
 
 
 class Moves:
@@ -50,16 +54,20 @@ class Moves:
             case Transition.T6 | Transition.T9:
                 begun = self._begun.pop(key, None)
                 if begun is not None and begun.asked:
-                    return Ended(begun.reason, "cancelled" if line.transition == Transition.T6 else "retired")
+                    retired = line.transition == Transition.T9
+                    return Ended(begun.reason, "retired" if retired else "cancelled", forced=retired)
             case Transition.T1:
                 return _arrived(self._begun.pop(key, None), line.at_s, line.member)
         return Ended()
 
     def _freed(self, event: Event) -> Begun:
-        """Note that nobody holds the item; one that nobody had asked for was lost."""
+        """Note that nobody holds the item; one that nobody had asked for was lost, or let go of by a member that stops.
+
+        The line of a release that nobody asked for says why its member had the item, not why it goes.
+        """
         line = event.line
         expired = line.transition == Transition.T7
-        reason = "gone" if expired else reason_of(line.reason)
+        reason = "gone" if expired else "restart" if line.reason == RESTART else "stop"
         before = self._begun.get((event.kind, event.job, line.item))
         if before is None:
             return Begun(line.at_s, reason, line.member, asked=False, free_s=line.at_s)
@@ -75,7 +83,7 @@ def _arrived(begun: Begun | None, at_s: float, member: str | None) -> Ended:
     if member == begun.source:
         return Ended(unowned_s=at_s - free_s)
     handoff_s = at_s - begun.at_s if begun.asked else None
-    return Ended(begun.reason, begun.outcome, handoff_s, at_s - free_s)
+    return Ended(begun.reason, begun.outcome, handoff_s, at_s - free_s, forced=not begun.asked)
 
 
 def reason_of(text: str) -> str:

@@ -13,6 +13,8 @@ import msgspec
 from poise import __version__
 from poise.model import KINDS
 from poise.serve.call import Call, Listed, Shown
+from poise.serve.calls.login import FORM
+from poise.serve.door import COOKIE
 from poise.serve.problems import PROBLEM_JSON, Problem
 
 Json = dict[str, object]
@@ -34,6 +36,10 @@ _WHY = {
     431: "the headers are larger than 64 kB",
     503: "the store cannot be asked, or too many ask; come again after Retry-After",
 }
+_ROLES = (
+    "Each call names its role: viewer reads, operator does everything, member speaks for its own set; open needs no "
+    "token. A server on loopback without tokens asks for none at all."
+)
 _HEADERS = {
     "ETag": "the revision, quoted",
     "Location": "where it is",
@@ -62,8 +68,8 @@ def describe(calls: Iterable[Call]) -> Json:
         "components": {
             "schemas": components,
             "securitySchemes": {
-                "token": {"type": "http", "scheme": "bearer"},
-                "session": {"type": "apiKey", "in": "cookie", "name": "poise_session"},
+                "token": {"type": "http", "scheme": "bearer", "description": _ROLES},
+                "session": {"type": "apiKey", "in": "cookie", "name": COOKIE, "description": "made by POST /login"},
             },
         },
     }
@@ -96,12 +102,20 @@ def _operation(call: Call, known: dict[str, Json]) -> Json:
         "tags": [_tag(call.path)],
         "parameters": [*_path_parameters(call), *_query_parameters(call), *_header_parameters(call)],
         "responses": {str(status): response for status, response in _responses(call, known)},
-        "security": [{}, {"token": []}, {"session": []}] if call.role != "open" else [{}],
+        "security": _security(call),
+        "x-poise-role": call.role,
     }
+    if call.members is not None:
+        operation["x-poise-members"] = call.members.does
     if call.body is not None:
         media = {each: {"schema": _schema(call.body, known)} for each in call.body_media}
         operation["requestBody"] = {"required": call.body_needed, "content": media}
     return operation
+
+
+def _security(call: Call) -> list[Json]:
+    """Name the role that a token or the session of one must have; a server without tokens asks for none."""
+    return [{}] if call.role == "open" else [{"token": [call.role]}, {"session": [call.role]}, {}]
 
 
 def _tag(path: str) -> str:
@@ -137,7 +151,7 @@ def _responses(call: Call, known: dict[str, Json]) -> Iterator[tuple[int, Json]]
     barred = (401, 403) if call.role != "open" else (401, 403) if call.method != "GET" else (401,)
     bodies = (413, 415) if call.body is not None else (413,)
     for status in sorted({*_ANY, *barred, *bodies, *call.refusals} - call.answers.keys()):
-        yield status, _refusal(status, known)
+        yield status, _refusal(status, known, page=FORM in call.body_media)
 
 
 def _shown(shown: Shown, known: dict[str, Json]) -> Json:
@@ -158,11 +172,12 @@ def _schema(shape: object, known: dict[str, Json]) -> Json:
     return {"type": "object", "properties": {"items": items, "continue": token}, "required": ["items"]}
 
 
-def _refusal(status: int, known: dict[str, Json]) -> Json:
-    response: Json = {
-        "description": _WHY.get(status, HTTPStatus(status).phrase),
-        "content": {PROBLEM_JSON: {"schema": known[repr(Problem)]}},
-    }
+def _refusal(status: int, known: dict[str, Json], *, page: bool) -> Json:
+    """Describe a refusal; to a form of the page it may be told by the page."""
+    content: Json = {PROBLEM_JSON: {"schema": known[repr(Problem)]}}
+    if page:
+        content["text/html"] = {"schema": {"type": "string"}}
+    response: Json = {"description": _WHY.get(status, HTTPStatus(status).phrase), "content": content}
     if status == 503:
         response["headers"] = _headers(("Retry-After",))
     return response

@@ -116,6 +116,8 @@ def authorize(call: Call, who: Who, names: dict[str, str]) -> None:
         raise Refused(401, "send a token: Authorization: Bearer TOKEN", headers={"WWW-Authenticate": "Bearer"})
     if who.role == call.role == "member" and names.get("set") == who.set:
         return
+    if who.role == "member" and call.members is not None and call.members.may(who.set, names):
+        return
     its = f" of set {who.set}" if who.set else ""
     raise Refused(403, f"{who.name} is a {who.role}{its}, and may not do this")
 

@@ -6,19 +6,33 @@ import asyncio
 import socket
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import NamedTuple
+
+from starlette.routing import BaseRoute
 
 from poise import clock
-from poise.decide.partition_values import StepKind
+from poise.decide.partition_values import PartitionPlan, StepKind
 from poise.jobs.coordinator import Cycle
+from poise.jobs.series import Sampler
 from poise.jobs.servers import JobServer
 from poise.jobs.stored import put_document
 from poise.model import Document
 from poise.serve.app import make_app
+from poise.serve.facade import JobsApi
 from poise.serve.jobs_api import StoreJobs
 from poise.serve.metrics import Metrics
+from poise.serve.page.visiting import Strip
 from poise.serve.running import serve
 from poise.serve.settings import ServeSettings
+from poise.serve.whereabouts import Whereabouts
 from poise.stores.base import Store
+
+
+class Extras(NamedTuple):
+    """What a server shows beside its page: further routes, and a strip on top."""
+
+    pages: Sequence[BaseRoute] = ()
+    strip: Strip | None = None
 
 
 async def run_server(
@@ -29,16 +43,19 @@ async def run_server(
     sockets: list[socket.socket],
     ended: asyncio.Event,
     started: Callable[[], None],
+    extras: Callable[[JobsApi], Extras] = lambda _api: Extras(),
 ) -> None:
     """Write the documents, join the servers of the store, and answer; at the end hand every job over before going."""
     for document in documents:
         await asyncio.to_thread(put_document, store, document, clock.now())
     running: list[JobServer] = []
-    api = StoreJobs(store, ready=lambda: bool(running) and running[0].ready)
-    metrics = Metrics(api)
-    async with JobServer(store, name, partial(_count, metrics)) as jobs:
+    whereabouts = await asyncio.to_thread(Whereabouts, store, name)
+    api = StoreJobs(store, ready=lambda: bool(running) and running[0].ready, on_servers=whereabouts.take)
+    metrics = Metrics(api, whereabouts.counts)
+    async with JobServer(store, name, partial(_count, metrics)) as jobs, Sampler(store, lambda: jobs.jobs):
         running.append(jobs)
-        app = make_app(api, settings, metrics=metrics)
+        more = extras(api)
+        app = make_app(api, settings, metrics=metrics, pages=more.pages, strip=more.strip)
         started()
         await serve(app, settings, sockets, ended)
 
@@ -48,6 +65,16 @@ def _count(metrics: Metrics, name: str, cycle: Cycle | None, seconds: float) -> 
     if cycle is None or cycle.plan is None or not cycle.written:
         metrics.on_cycle("", name, seconds, failed=cycle is None)
         return
-    begun = sum(step.kind in (StepKind.RELEASE, StepKind.UNASSIGN) for step in cycle.plan.steps)
     job, needed = name.removeprefix(f"{cycle.kind}/"), cycle.plan.certificate.moves_min
-    metrics.on_cycle(cycle.kind, job, seconds, moves_min=min(begun, needed))
+    metrics.on_cycle(cycle.kind, job, seconds, moves_min=min(begun_by(cycle.plan, cycle.written), needed))
+
+
+def begun_by(plan: PartitionPlan, written: int) -> int:
+    """Count the moves that a plan has begun: releases of what stays in the set, and only those that were written.
+
+    Guards hold back nothing but releases, so what was written beyond the other steps are releases. What is lost, or
+    retired, nobody could have avoided: that is counted when it has ended.
+    """
+    releases = [step for step in plan.steps if step.kind is StepKind.RELEASE]
+    wanted = sum(step.partition in plan.assignment for step in releases)
+    return min(wanted, max(0, written - (len(plan.steps) - len(releases))))

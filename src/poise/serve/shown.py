@@ -1,21 +1,17 @@
-"""What the API shows of a job, from its facts: pure functions of what was read."""
+"""Items, counts and targets as the API shows them: pure functions of what was read."""
 
 from __future__ import annotations
 
-from collections import Counter
 from datetime import datetime, timedelta
 
 import msgspec
 from msgspec import UNSET
 
-from poise.hold.settings import BEATS_PER_LEASE
 from poise.jobs.entries import CapacityEntry, ItemsEntry, Planned, Waits
-from poise.jobs.snapshots import braking
 from poise.model import CapacitySplit, Document, ReplicaDivision
 from poise.model.ownership import OWNED, Row
 from poise.model.target_pool import Target
-from poise.move.executor import Snapshot
-from poise.serve.facade import HttpSd, ItemView, MemberView
+from poise.serve.facade import HttpSd, ItemView
 
 
 def hold_back(planned: Planned, alive: set[str]) -> Planned:
@@ -36,25 +32,6 @@ def hold_back(planned: Planned, alive: set[str]) -> Planned:
         }
         return msgspec.structs.replace(planned, entry=msgspec.structs.replace(entry, workloads=workloads))
     return planned
-
-
-def is_unowned(row: Row, facts: Snapshot) -> bool:
-    """Say whether nobody may work on an item: it has no owner, or one that is not heard of any more."""
-    if row.owner is None:
-        return True
-    member = facts.members.get(row.owner)
-    return member is None or facts.now_s >= member.lease_until_s or (row.owner_incarnation or 0) < member.incarnation
-
-
-def health_of(facts: Snapshot, unowned: int, moving: int) -> str:
-    """Say what is wrong first, else what is going on."""
-    if vanished := braking(facts):
-        return f"the brake holds: {len(vanished)} instances vanished at once; resume lets their items move"
-    if unowned:
-        return f"{unowned} of {len(facts.rows)} items have no owner"
-    if facts.job.paused:
-        return "paused"
-    return f"{moving} moves in flight" if moving else "as it should be"
 
 
 def item_view(row: Row, zero: datetime, unowned: str | None) -> ItemView:
@@ -92,30 +69,7 @@ def counted_views(document: Document) -> list[ItemView]:
     ]
 
 
-def party_views(document: Document) -> list[MemberView]:
-    """Show clusters and pools with the replicas that they hold in all."""
-    held: Counter[str] = Counter()
-    for each in counted_views(document):
-        held.update(each.counts or {})
-    if isinstance(document, ReplicaDivision):
-        clusters = {each.name: each for each in document.spec.clusters}
-        return [
-            MemberView(name=name, state="ready", load=held[name], weight=each.weight, capacity=each.capacity)
-            for name, each in sorted(clusters.items())
-        ]
-    assert isinstance(document, CapacitySplit)
-    names = [pool.name for pool in document.spec.pools] or ["onDemand", "spot"]
-    return [MemberView(name=name, state="ready", load=held[name]) for name in names]
-
-
 def sd_group(pool: str, target: Target) -> HttpSd:
     """Show one target as Prometheus reads it."""
     meta = {"__meta_poise_pool": pool, "__meta_poise_target": target.name}
     return HttpSd([target.address or target.name], {**target.labels, **meta})
-
-
-def estimate_s(view: MemberView, facts: Snapshot) -> float:
-    """Estimate how long a drain takes: rounds of as many moves as may be in flight, two heartbeats each."""
-    at_once = facts.job.guards.per_source_max or facts.job.guards.moves_in_flight_max or view.load or 1
-    rounds = -(-(view.load + view.reserved) // at_once)
-    return rounds * 2 * facts.job.terms.lease_s / BEATS_PER_LEASE

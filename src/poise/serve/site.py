@@ -40,7 +40,13 @@ class Lane:
             self._waiting += 1
         future = self._threads.submit(work)
         future.add_done_callback(self._ended)
-        return await asyncio.wrap_future(future)
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            raise busy("this server ends") from None  # Nobody gave the request up: its work was never begun.
 
     def _ended(self, _future: Future[Result]) -> None:
         with self._count:

@@ -12,6 +12,7 @@ from poise.serve.asking import Ask
 from poise.serve.events import PAGE, Client, Hub, Wish
 from poise.serve.facade import Event
 from poise.serve.guard import DEADLINE, connection_of
+from poise.serve.problems import Refused
 from poise.serve.site import Site
 
 EVENT_STREAM = "text/event-stream"
@@ -57,6 +58,8 @@ class EventStream(StreamingResponse):
 
 async def open_stream(site: Site, ask: Ask, scope: Scope) -> Response:
     """Let a client in; an id that is none is refused before the stream begins."""
+    if ask.who.role == "member" and ask.query.get("job", ask.who.set) != ask.who.set:
+        raise Refused(403, f"{ask.who.name} may read the events of {ask.who.set} only")
     after = ask.headers.get("last-event-id") or None
     if after is not None and not site.hub.has(after):
         if len(after) > _ID_MAX or not after.isascii():
@@ -65,5 +68,7 @@ async def open_stream(site: Site, ask: Ask, scope: Scope) -> Response:
         await site.lanes["asks"].run(lambda: site.api.events(last, 1))
     if scope["method"] == "HEAD":
         return Response(headers={"Connection": "close"}, media_type=EVENT_STREAM)
-    wish = Wish(ask.query.get("kind"), ask.query.get("job"), ask.query.get("member"))
+    # A member hears of its own set only, and not of a job of another kind that has the same name.
+    its = ask.who.set if ask.who.role == "member" else None
+    wish = Wish(ask.query.get("kind"), ask.query.get("job"), ask.query.get("member"), its)
     return EventStream(site, site.hub.join(connection_of(scope).cut, wish), after)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from poise.clock import boot_s
+from poise.describing import describe_types
 from poise.errors import invalid
 from poise.stores.base import Store
 from poise.stores.memory import MemoryStore
@@ -20,6 +21,7 @@ def open_store(url: str, *, adopt: bool = False, make: bool = True) -> Store:
 
     As elsewhere, `sqlite:///poise.db` is relative to the working directory, and `sqlite:////var/poise.db` is not.
     """
+    describe_types()  # Stores start threads.
     if url == "memory:":
         return MemoryStore(boot_s)
     if url.startswith(("postgresql://", "postgres://")):

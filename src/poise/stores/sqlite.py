@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from poise.errors import PoiseError, Unavailable
-from poise.model.ownership import Line
+from poise.model.ownership import Line, SetRow
 from poise.stores.base import Answer, Transaction
 from poise.stores.batches import Batches, Piece, fail
 from poise.stores.boot import Machine, this_machine
@@ -121,7 +121,8 @@ class SqliteStore:
         try:
             begin(self._connection, self._busy_s)
             still_there(self._file, self._connection)
-            finished = [(piece, tx.changed) for piece in pieces if (tx := self._run(piece)) is not None]
+            jobs: dict[str, SetRow] = {}
+            finished = [(piece, tx.changed) for piece in pieces if (tx := self._run(piece, jobs)) is not None]
             self._connection.execute("COMMIT")
         except BaseException as error:
             if self._connection.in_transaction:
@@ -133,10 +134,14 @@ class SqliteStore:
             self._bell.ring()
         return None
 
-    def _run(self, piece: Piece) -> SqliteTransaction | None:
-        """Run one work up to its savepoint; None where it failed and was undone."""
+    def _run(self, piece: Piece, jobs: dict[str, SetRow]) -> SqliteTransaction | None:
+        """Run one work up to its savepoint; None where it failed and was undone.
+
+        Nobody else writes before the commit: what one work knows of its set is true for the next one.
+        """
         self._connection.execute("SAVEPOINT piece")
-        tx = SqliteTransaction(self._connection, self._file.path, piece.name, self._clock() + self._file.offset_s)
+        now_s, job = self._clock() + self._file.offset_s, jobs.pop(piece.name, None)
+        tx = SqliteTransaction(self._connection, self._file.path, piece.name, now_s, job)
         try:
             piece.run(tx)
             tx.finish()
@@ -148,6 +153,8 @@ class SqliteStore:
             piece.done.set_exception(error)
             return None
         self._connection.execute("RELEASE piece")
+        if tx.known_job is not None:
+            jobs[piece.name] = tx.known_job
         return tx
 
     def _watch(self) -> None:

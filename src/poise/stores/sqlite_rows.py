@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from poise.errors import PoiseError, Unavailable, invalid
+from poise.model.ownership import SetRow
 from poise.stores.tables import SqlTransaction, Value
 
 _MEANINGS = {
@@ -24,8 +25,10 @@ _MEANINGS = {
 class SqliteTransaction(SqlTransaction):
     """The facts of one set in a SQLite file."""
 
-    def __init__(self, connection: sqlite3.Connection, path: Path, name: str, now_s: float) -> None:
-        super().__init__(name, now_s)
+    def __init__(
+        self, connection: sqlite3.Connection, path: Path, name: str, now_s: float, job: SetRow | None = None
+    ) -> None:
+        super().__init__(name, now_s, job)
         self._connection, self._path = connection, path
 
     def ask(self, statement: str, values: Sequence[Value]) -> Sequence[Sequence[object]]:

@@ -98,6 +98,11 @@ class Courier:
         """Speak to the pod at this address."""
         self._client, self._kind, self._url, self.pace = client, kind, url.rstrip("/"), pace
 
+    @property
+    def nothing(self) -> Packet:
+        """Give the document that takes everything from a pod of this kind."""
+        return pack(Delivery("gnmic" if self._kind == "gnmic" else "http"), ())
+
     async def close(self) -> None:
         """Close the connections to the pod."""
         await self._client.aclose()

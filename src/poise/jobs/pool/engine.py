@@ -20,11 +20,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 from poise import clock
 from poise.errors import PoiseError
-from poise.jobs.coordinator import Coordinator
+from poise.jobs.coordination import Tell
+from poise.jobs.coordinator import Coordinator, Cycle
 from poise.jobs.pool import facts
 from poise.jobs.pool.delivery import Courier, Packet, open_client, pack
+from poise.jobs.pool.former import PUSHED, Fetching, Former
 from poise.jobs.pool.loops import Loops
 from poise.jobs.pool.pod import Links, Pod
+from poise.jobs.pool.pull import has_asked_twice
 from poise.jobs.pool.seeing import has_left, observed
 from poise.jobs.pool.settings import PoolDocument, pace_of
 from poise.jobs.pool.sources import LastList, Source, SourceFault, guard
@@ -72,6 +75,7 @@ class PoolEngine:
         context: ssl.SSLContext | None = None,
         now: Callable[[], float] = clock.boot_s,
         start_s: float = START_S,
+        tell: Tell | None = None,
     ) -> None:
         """Drive the TargetPool of this name; `folder` is where relative paths of files begin.
 
@@ -79,7 +83,7 @@ class PoolEngine:
         """
         self._context = context
         self._store, self._set, self._folder = store, store_name("TargetPool", name), folder or Path()
-        self._now, self._start_s = now, start_s
+        self._now, self._start_s, self._tell = now, start_s, tell
         self._coordinator = Coordinator(store, who or f"pool-{os.getpid()}-{uuid.uuid4().hex[:8]}")
         self._loops = Loops(self._set)
         self._document: PoolDocument | None = None
@@ -209,11 +213,10 @@ class PoolEngine:
         if pod is not None:
             pod.repace(self._pace)
             pod.wake()
-        elif note.kind != "pull":
-            kind, _, url = note.former.partition(" ")
-            former = self._courier(kind, url) if kind in ("gnmic", "http") else None
-            links = Links(self._read, self._speak, self._pack, self._are_others_well, self._tend_due.set)
-            courier = self._courier(note.kind, note.url)
+        elif note.kind != "pull" or note.former:
+            pull, pack, well = note.kind == "pull", self._pack, self._are_others_well
+            links = Links(self._read, self._speak, self._keep_alive, pack, well, self._tend_due.set)
+            courier, former = None if pull else self._courier(note.kind, note.url), self._former(name, note.former)
             pod = Pod(name, courier, links, self._pace, memory=note.memory, former=former, now=self._now)
             self._pods[name] = pod
             self._tasks[name] = self._group.create_task(pod.run())
@@ -221,6 +224,13 @@ class PoolEngine:
 
     def _courier(self, kind: str, url: str) -> Courier:
         return Courier(open_client(self._tls), kind, url, self._pace)
+
+    def _former(self, name: str, place: str) -> Former | None:
+        """Find the way to where a pod was before."""
+        kind, _, url = place.partition(" ")
+        if kind in PUSHED and url:
+            return self._courier(kind, url)
+        return Fetching(lambda: self._transact(lambda tx: has_asked_twice(tx, name))) if kind == "pull" else None
 
     async def _drop(self, name: str) -> None:
         task, pod = self._tasks.pop(name, None), self._pods.pop(name, None)
@@ -235,6 +245,9 @@ class PoolEngine:
     async def _speak(self, pod: str, said: Said) -> Rights:
         departing = pod in self._notes and self._notes[pod].departing
         return await self._transact(lambda tx: facts.speak(tx, self._set, pod, said, departing=departing))
+
+    async def _keep_alive(self, pod: str) -> None:
+        await self._transact(lambda tx: facts.renew_all(tx, self._set, [pod]))
 
     def _pack(self, names: frozenset[str]) -> Packet:
         """Make a document, or take it as it was made before: most turns find nothing changed."""
@@ -297,7 +310,7 @@ class PoolEngine:
             await self._renew()
         if any(not pod.tried for pod in self._pods.values()) and self._now() < self._joined_s + self._start_s:
             return _CALM_S
-        cycle = await self._do(lambda: self._coordinator.cycle(self._set))
+        cycle = await self._do(self._cycle)
         if cycle.plan is not None:
             self._unassigned = dict(cycle.plan.unowned)
         if cycle.written:
@@ -306,6 +319,16 @@ class PoolEngine:
         self._note_alive()
         self._tend_due.set()
         return min(cycle.wake_s, self._pace.gone_after_s / 4)
+
+    def _cycle(self) -> Cycle:
+        """Run one cycle, and tell how it went and how long it took."""
+        began_s, cycle = clock.boot_s(), None
+        try:
+            cycle = self._coordinator.cycle(self._set)
+            return cycle
+        finally:
+            if self._tell is not None:
+                self._tell(self._set, cycle, clock.boot_s() - began_s)
 
     async def _publish(self) -> None:
         """Keep what was observed, where it has changed, and let go of pods that have left for good."""
@@ -316,6 +339,8 @@ class PoolEngine:
         for name in [name for name, note in notes.items() if has_left(name, note, self._pods.get(name), seen)]:
             await self._drop(name)
             del notes[name]
+        for name in [name for name, note in notes.items() if note.kind == "pull" and not note.former]:
+            await self._drop(name)  # It fetches, and where it was before is free.
         if notes != known or told != self._kept:
             await self._transact(lambda tx: facts.keep(tx, notes, told))
             self._notes, self._kept = notes, told

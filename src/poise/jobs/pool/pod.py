@@ -17,6 +17,7 @@ import msgspec
 from poise import clock
 from poise.errors import PoiseError
 from poise.jobs.pool.delivery import Courier, Packet, PodFault
+from poise.jobs.pool.former import Former, vacate
 from poise.jobs.pool.loops import wait_for
 from poise.jobs.pool.references import Unresolved
 from poise.jobs.pool.settings import Pace
@@ -48,12 +49,13 @@ _log = logging.getLogger("poise.pool")
 
 
 class Links(msgspec.Struct, frozen=True):
-    """What a pod needs of its engine: to read its rights, to speak, to make documents, to ask whether others
-    take theirs, and to tell that it has changed.
+    """What a pod needs of its engine: to read its rights, to speak, to be kept alive without a word, to make
+    documents, to ask whether others take theirs, and to tell that it has changed.
     """
 
     read: Callable[[str], Awaitable[Rights]]
     speak: Callable[[str, Said], Awaitable[Rights]]
+    renew: Callable[[str], Awaitable[None]]
     pack: Callable[[frozenset[str]], Packet]
     others_well: Callable[[str], bool]
     changed: Callable[[], None]
@@ -65,15 +67,18 @@ class Pod:
     def __init__(
         self,
         name: str,
-        courier: Courier,
+        courier: Courier | None,
         links: Links,
         pace: Pace,
         *,
         memory: Memory | None = None,
-        former: Courier | None = None,
+        former: Former | None = None,
         now: Callable[[], float] = clock.boot_s,
     ) -> None:
-        """Begin without having looked; `memory` is what an earlier engine has delivered, `former` its old address."""
+        """Begin without having looked; `memory` is what an earlier engine has delivered, `former` where it was before.
+
+        Without a courier it fetches: then there is nothing to do but to free where it was before.
+        """
         self.name, self.pace, self.former = name, pace, former
         self.memory = memory or Memory()
         self._courier, self._links, self._now = courier, links, now
@@ -102,7 +107,9 @@ class Pod:
 
     def repace(self, pace: Pace) -> None:
         """Take on the pace of a changed document."""
-        self.pace = self._courier.pace = pace
+        self.pace = pace
+        if self._courier is not None:
+            self._courier.pace = pace
 
     def wake(self) -> None:
         """Something has changed for this pod."""
@@ -133,7 +140,8 @@ class Pod:
 
     async def close(self) -> None:
         """Close the connections to the pod, at both of its addresses."""
-        await self._courier.close()
+        if self._courier is not None:
+            await self._courier.close()
         if self.former is not None:
             await self.former.close()
 
@@ -145,12 +153,14 @@ class Pod:
         try:
             if self.former is not None and not await self._vacate(self.former):
                 return _WATCH_MAX_S
+            if self._courier is None:
+                return inf
             if self.sight is None or self._now() >= self._look_at_s:
-                await self._look()
+                await self._look(self._courier)
                 self.tried = True
             else:
                 self.rights, self._sure_s = await self._links.read(self.name), self._now()
-            wait_s = await self._deliver()
+            wait_s = await self._deliver(self._courier)
         except PodFault as fault:
             self.sight = None
             return self._fail(str(fault))
@@ -166,9 +176,9 @@ class Pod:
         """Say whether the last error still holds though the pod answers: it has not let go in time."""
         return self._watched_s is not None and self._now() - self._watched_s >= self.pace.teardown_s
 
-    async def _look(self) -> None:
+    async def _look(self, courier: Courier) -> None:
         """Read back, and say what that proves where there is something to say or it is time to."""
-        self.sight = await self._courier.look()
+        self.sight = await courier.look()
         now_s = self._now()
         self.memory = look(self.memory, self.sight, now_s)
         self._look_at_s = now_s + self.pace.look_s * random.uniform(0.8, 1.0)
@@ -185,7 +195,7 @@ class Pod:
             self.rights = await self._links.speak(self.name, said)
             self.spoken_s, self._sure_s = now_s, self._sure_s if sure else now_s
 
-    async def _deliver(self) -> float:
+    async def _deliver(self, courier: Courier) -> float:
         """Write until the pod has what it should have; the same document is sent once in a turn, then it is a fault."""
         sent = ""
         while True:
@@ -201,9 +211,9 @@ class Pod:
                 return max(0.0, self._look_at_s - self._now())
             if packet.content.digest == sent:
                 raise PodFault(_differs(packet, self.sight), refused=True)
-            await self._apply(packet, self.sight)
+            await self._apply(courier, packet, self.sight)
             sent = packet.content.digest
-            await self._look()
+            await self._look(courier)
 
     async def _check_seal(self, packet: Packet) -> None:
         """Deliver once more where a credential has changed since; what it is goes nowhere."""
@@ -216,10 +226,10 @@ class Pod:
         if sealed != self._sealed:
             self.memory, self._sealed = forget(self.memory), sealed
 
-    async def _apply(self, packet: Packet, sight: Sight) -> None:
+    async def _apply(self, courier: Courier, packet: Packet, sight: Sight) -> None:
         self.memory, self.sight = send(self.memory, packet.content, sight), None
         try:
-            await self._courier.apply(packet)
+            await courier.apply(packet)
         except PodFault as fault:
             if fault.refused:
                 self.memory = refuse(self.memory, self._now() if fault.broken else None)
@@ -241,22 +251,20 @@ class Pod:
         self._look_at_s = -inf
         return min(_WATCH_MAX_S, _WATCH_S * 2.0 ** min(self._watches, 10))
 
-    async def _vacate(self, former: Courier) -> bool:
-        """Free the pod's old address before its new one gets anything; silence is borne as long as any pod's."""
+    async def _vacate(self, former: Former) -> bool:
+        """Free where the pod was before its new place gets anything; silence is borne as long as any pod's."""
         try:
-            sight = await former.look()
-            if sight.listed:
-                await former.apply(self._links.pack(frozenset()))
-                sight = await former.look()
-            gone = not sight.listed
+            free = await vacate(former)
+            self._failing_s, self.error = None, "" if free else "its former place still collects"
+            await self._links.renew(self.name)  # It answers: it is there, and what is its own stays so.
         except PodFault as fault:
             self._failing_s = self._now() if self._failing_s is None else self._failing_s
-            self.error = f"its former address: {fault}"
-            gone = self._now() - self._failing_s >= self.pace.gone_after_s
-        if gone:
+            self.error = f"its former place: {fault}"
+            free = self._now() - self._failing_s >= self.pace.gone_after_s
+        if free:
             self.former, self._failing_s, self.error = None, None, ""
             await former.close()
-        return gone
+        return free
 
     def _fail(self, reason: str) -> float:
         """Note a failure; answer how long to wait: twice as long each time, up to a limit, and never in step."""

@@ -3,6 +3,9 @@
 What proves that such a pod has let go? It was answered without the target, and has asked again since: who asks again
 has taken the answer before. So the first asking after a request is "releasing", the next one is "released". A pod that
 was gone is given nothing and not counted alive until it has asked twice, for the same reason.
+
+A pool whose delivery has changed: a pod is given nothing before its former place is free, and one that fetched before
+is answered nothing until it has asked twice; then its collector is driven.
 """
 
 from __future__ import annotations
@@ -10,9 +13,10 @@ from __future__ import annotations
 import msgspec
 
 from poise.errors import NotFound
-from poise.jobs.pool.settings import PROCESS, endpoints_of, read_document
+from poise.jobs.pool.settings import PODS_NOTE, PROCESS, endpoints_of, read_document
 from poise.jobs.pool.sources import LastList
-from poise.jobs.pool.speaking import read_rights
+from poise.jobs.pool.speaking import read_rights, renew
+from poise.jobs.pool.state import PodNote, read_notes
 from poise.jobs.stored import DOCUMENT, TARGETS, store_name
 from poise.model.ownership import Heartbeat, Hold, OwnerState, Word
 from poise.model.target_pool import Target
@@ -31,7 +35,17 @@ class HttpSd(msgspec.Struct, frozen=True):
 def answer_pull(tx: Transaction, pool: str, pod: str) -> list[HttpSd]:
     """Answer a pod that asks for its targets, and take its asking as the sign of life and the proof that it is."""
     name = store_name("TargetPool", pool)
-    _check_pod(tx, pool, pod)
+    fetches, note = _check_pod(tx, pool, pod), read_notes(tx.note(PODS_NOTE)).get(pod, PodNote(kind="pull"))
+    if note.kind == "pull" and fetches and not note.former:
+        _speak(tx, name, pod)
+    elif fetches or note.kind == "pull" or note.former:
+        return _leave(tx, name, pod, note)  # The document has changed, and who delivered before has not ended yet.
+    rights = read_rights(tx, pod)
+    return [_group(pool, target) for target in _targets(tx) if target.name in rights.own]
+
+
+def _speak(tx: Transaction, name: str, pod: str) -> None:
+    """Take an asking as the pod's word."""
     member = register_member(tx, name, pod, PROCESS)
     returned = f"pull {pod}"
     if standing(member, tx.now_s).active or tx.note(returned) is not None:
@@ -41,16 +55,40 @@ def answer_pull(tx: Transaction, pool: str, pod: str) -> list[HttpSd]:
         take_heartbeat(tx, name, pod, beat)
     else:
         tx.write_note(returned, "asked once since it was gone")
-    rights = read_rights(tx, pod)
-    return [_group(pool, target) for target in _targets(tx) if target.name in rights.own]
 
 
-def _check_pod(tx: Transaction, pool: str, pod: str) -> None:
+def _leave(tx: Transaction, name: str, pod: str, note: PodNote) -> list[HttpSd]:
+    """Answer nothing, and note how often one that shall fetch no more has asked; it is alive while it asks."""
+    if note.former.startswith("pull") and not has_asked_twice(tx, pod):
+        tx.write_note(_left(pod), "asked twice" if tx.note(_left(pod)) else "asked once")
+        renew(tx, name, pod)
+    return []
+
+
+def has_asked_twice(tx: Transaction, pod: str) -> bool:
+    """Say whether a pod that shall fetch no more has taken the answer that names nothing."""
+    return tx.note(_left(pod)) == "asked twice"
+
+
+def forget_asking(tx: Transaction, pod: str) -> None:
+    """Begin to count anew."""
+    if tx.note(_left(pod)) is not None:
+        tx.write_note(_left(pod), None)
+
+
+def _left(pod: str) -> str:
+    return f"left {pod}"
+
+
+def _check_pod(tx: Transaction, pool: str, pod: str) -> bool:
+    """Refuse a stranger; say whether the pods of this pool fetch."""
     text = tx.note(DOCUMENT)
     if text is None:
         raise NotFound(f"there is no TargetPool {pool!r}")
-    if pod not in [each.name for each in endpoints_of(read_document(text).pool)] and tx.member(pod) is None:
+    document = read_document(text).pool
+    if pod not in [each.name for each in endpoints_of(document)] and tx.member(pod) is None:
         raise NotFound(f"TargetPool {pool} has no pod {pod!r}")
+    return document.spec.delivery is None or document.spec.delivery.kind == "pull"
 
 
 def _holds(tx: Transaction, pod: str) -> tuple[Hold, ...]:

@@ -77,14 +77,14 @@ def write_notes(notes: Notes) -> str:
 def follow_document(notes: Notes, wanted: dict[str, tuple[str, str]]) -> Notes:
     """Bring notes in line with the pods of a document, given as name -> (kind of delivery, address).
 
-    Who is no longer wanted departs; who returns stays; whose address has changed is freed at the old one first.
+    Who is no longer wanted departs; who returns stays; whose address or kind has changed is freed at the old one first.
     """
     kept = {name: msgspec.structs.replace(note, departing=True) for name, note in notes.items() if name not in wanted}
     for name, (kind, url) in wanted.items():
         note = notes.get(name, PodNote(url=url, kind=kind))
         if (note.url, note.kind) != (url, kind):
-            # An address that was never delivered to, because an earlier one is not free yet, need not be freed.
-            former = note.former or (f"{note.kind} {note.url}" if note.url else "")
+            # A place that was never delivered to, because an earlier one is not free yet, need not be freed.
+            former = note.former or f"{note.kind} {note.url}"
             note = PodNote(url=url, kind=kind, former=former, state=note.state)
         kept[name] = msgspec.structs.replace(note, departing=False)
     return kept

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from poise.serve.call import Call
-from poise.serve.calls import health, items, jobs, login, members
+from poise.serve.calls import health, items, jobs, login, members, series
 
-CALLS: tuple[Call, ...] = (*jobs.CALLS, *items.CALLS, *members.CALLS, *health.CALLS, *login.CALLS)
+CALLS: tuple[Call, ...] = (*jobs.CALLS, *series.CALLS, *items.CALLS, *members.CALLS, *health.CALLS, *login.CALLS)

@@ -9,7 +9,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from poise import __version__
 from poise.serve.asking import Answer, Ask
-from poise.serve.call import Call, Parameter, Shown
+from poise.serve.call import Call, Members, Parameter, Shown
 from poise.serve.facade import Event
 from poise.serve.problems import busy
 from poise.serve.site import Site
@@ -67,6 +67,7 @@ CALLS = (
         does="Server-sent events: every transition; Last-Event-ID goes on after that event",
         handle=events,
         role="viewer",
+        members=Members(lambda _its, _names: True, "of the member's own set only"),
         query=(
             Parameter("kind", "only jobs of this kind"),
             Parameter("job", "only jobs of this name"),

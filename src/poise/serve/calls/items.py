@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from poise.decide.explain import Explanation
 from poise.jobs.entries import Told
+from poise.jobs.stored import store_name
+from poise.jobs.what_if import WhatIf
 from poise.model.ownership import Line
-from poise.serve.asking import Answer, Ask, paged
-from poise.serve.call import PAGES, Call, Listed, Parameter, Shown
+from poise.serve.asking import Answer, Ask, paged, story_page
+from poise.serve.bodies import read_json
+from poise.serve.call import NEWEST, PAGES, Call, Listed, Members, Parameter, Shown
 from poise.serve.calls.jobs import job_of
 from poise.serve.facade import HttpSd, ItemView
 from poise.serve.site import Site
@@ -32,15 +37,39 @@ def explain_item(site: Site, ask: Ask) -> Answer:
     return Answer(value=site.api.explain(*job_of(ask), ask.names["item"]))
 
 
+def imagine_item(site: Site, ask: Ask) -> Answer:
+    """Say why an item would be where it would be."""
+    job = job_of(ask)
+    return Answer(value=site.api.explain(*job, ask.names["item"], read_json(ask.body, WhatIf)))
+
+
 def item_history(site: Site, ask: Ask) -> Answer:
     """Tell the story of an item."""
-    lines = site.api.history(*job_of(ask), ask.names["item"])
-    return Answer(value=paged(ask, lines, lambda line: line.number))
+    return _story(site, ask, ask.names["item"])
+
+
+def job_history(site: Site, ask: Ask) -> Answer:
+    """Tell the story of a job."""
+    return _story(site, ask, None)
+
+
+def _story(site: Site, ask: Ask, item: str | None) -> Answer:
+    job = job_of(ask)
+
+    def read(after: int | None, most: int, newest: bool) -> list[Line]:
+        return site.api.history(*job, item, after=after, most=most, newest=newest)
+
+    return Answer(value=story_page(ask, read))
 
 
 def pod_targets(site: Site, ask: Ask) -> Answer:
-    """List a pod's targets."""
-    return Answer(value=site.api.pod_targets(ask.names["name"], ask.names["pod"]))
+    """List a pod's targets; whoever may only look is not the pod, and no sign of its life."""
+    speaks = ask.who.role in ("operator", "member")
+    return Answer(value=site.api.pod_targets(ask.names["name"], ask.names["pod"], speaks=speaks))
+
+
+def _is_its_pool(its: str, names: Mapping[str, str]) -> bool:
+    return its == store_name("TargetPool", names["name"])
 
 
 CALLS = (
@@ -73,21 +102,42 @@ CALLS = (
         refusals=(404, 409),
     ),
     Call(
+        method="POST",
+        path=f"{_ITEM}/explain",
+        does="Why would it be where a what-if takes it; nothing is changed",
+        handle=imagine_item,
+        role="viewer",
+        body=WhatIf,
+        answers={200: Shown("the explanation", Explanation | Told)},
+        refusals=(404, 409),
+    ),
+    Call(
+        method="GET",
+        path="/v1/jobs/{kind}/{name}/history",
+        does="The story of this job: every transition of every item",
+        handle=job_history,
+        role="viewer",
+        query=(NEWEST, *PAGES),
+        answers={200: Shown("a page of its journal", Listed(Line))},
+        refusals=(404,),
+    ),
+    Call(
         method="GET",
         path=f"{_ITEM}/history",
         does="The story of this item",
         handle=item_history,
         role="viewer",
-        query=PAGES,
+        query=(NEWEST, *PAGES),
         answers={200: Shown("a page of its journal", Listed(Line))},
         refusals=(404,),
     ),
     Call(
         method="GET",
         path="/v1/pools/{name}/pods/{pod}/targets",
-        does="A pod's targets in the form of Prometheus http_sd",
+        does="A pod's targets in the form of Prometheus http_sd; where pods fetch, asking is the pod's sign of life",
         handle=pod_targets,
         role="viewer",
+        members=Members(_is_its_pool, "a token of `member:TargetPool/NAME` is its pods'"),
         answers={200: Shown("its targets", list[HttpSd])},
         refusals=(404,),
     ),

@@ -55,6 +55,11 @@ def list_jobs(site: Site, ask: Ask) -> Answer:
     return Answer(value=paged(ask, site.api.jobs(), lambda job: f"{job.kind}/{job.name}"))
 
 
+def get_summary(site: Site, ask: Ask) -> Answer:
+    """Say of one job what the list says."""
+    return Answer(value=site.api.summary(*job_of(ask)))
+
+
 def get_job(site: Site, ask: Ask) -> Answer:
     """Read a document."""
     return _stored(site.api.get(*job_of(ask)))
@@ -135,6 +140,15 @@ CALLS = (
         role="viewer",
         query=PAGES,
         answers={200: Shown("a page of jobs", Listed(JobSummary))},
+    ),
+    Call(
+        method="GET",
+        path=f"{_JOB}/summary",
+        does="One job as the list says it: its numbers, its health, and what is wrong, the worst first",
+        handle=get_summary,
+        role="viewer",
+        answers={200: Shown("the summary", JobSummary)},
+        refusals=(404,),
     ),
     Call(
         method="GET",

@@ -10,13 +10,13 @@ import msgspec
 from poise import clock
 from poise.errors import invalid
 from poise.model.common import Name
-from poise.model.ownership import Reply
+from poise.model.ownership import Registered, Reply, SetTerms
 from poise.move.heartbeat import Stale, Superseded
 from poise.serve.asking import Answer, Ask, paged
 from poise.serve.bodies import Nothing, read_json
 from poise.serve.call import PAGES, Call, Listed, Shown
 from poise.serve.calls.jobs import job_of
-from poise.serve.facade import MemberView, Registered, Registration, SaidHeartbeat, Stoppable
+from poise.serve.facade import MemberView, Registration, SaidHeartbeat, Stoppable
 from poise.serve.problems import Refused
 from poise.serve.site import Site
 
@@ -53,6 +53,11 @@ def stoppable(site: Site, ask: Ask) -> Answer:
 def register(site: Site, ask: Ask) -> Answer:
     """Give a process its incarnation."""
     return Answer(value=_said(ask, Registration, site.api.register))
+
+
+def set_terms(site: Site, ask: Ask) -> Answer:
+    """Say what a set promises."""
+    return Answer(value=site.api.terms(ask.names["set"]))
 
 
 def heartbeat(site: Site, ask: Ask) -> Answer:
@@ -129,6 +134,15 @@ CALLS = (
         handle=stoppable,
         role="viewer",
         answers={200: Shown("the verdict", Stoppable)},
+        refusals=(404,),
+    ),
+    Call(
+        method="GET",
+        path="/v1/sets/{set}",
+        does="What a set promises its members: know it before you register",
+        handle=set_terms,
+        role="member",
+        answers={200: Shown("the lengths of its leases, and how often to speak", SetTerms)},
         refusals=(404,),
     ),
     Call(

@@ -1,0 +1,209 @@
+"""A preview: what a wish would lead to, drawn and planned before anything is done, and the commands that do it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from datetime import datetime
+
+import msgspec
+
+from poise.documents import dump, write_yaml
+from poise.errors import InvalidSpec
+from poise.jobs.entries import CapacityEntry, DivisionEntry, ItemsEntry, Planned
+from poise.jobs.planning import plan_document
+from poise.model import Document, Target, TargetPool, Targets
+from poise.serve.facade import JobsApi
+from poise.serve.page.changes import Change, Obstacle, change_of, returned
+from poise.serve.page.commands import apply_command, doing_commands, plan_command
+from poise.serve.page.looking import look
+from poise.serve.page.pictures.seen import Look
+from poise.serve.page.rendering import brief
+from poise.serve.page.what_if import Wish
+from poise.serve.shown import hold_back
+
+_SHOWN_MAX = 20_000  # A longer document is not printed into the page: people have it in a file.
+_FAULT = re.compile(r"\$\.(?P<field>\w+)(?:\[(?:\d+|'(?P<name>[^']*)')\])?: (?P<why>.*)")
+_GONE = ("gone", "dead", "orphaned")
+_OWNING = ("PartitionSet", "ShardRing", "TargetPool")
+
+
+class Part(msgspec.Struct, frozen=True):
+    """One part of a wish in words, and the query without it."""
+
+    text: str
+    without: str
+
+
+class Preview(msgspec.Struct, frozen=True, kw_only=True):
+    """What is asked for, whether it can be applied here, and the marks that an apply must carry."""
+
+    title: str
+    verb: str
+    parts: list[Part]
+    plan: str
+    commands: list[str]
+    obstacles: tuple[Obstacle, ...]
+    refused: list[str]
+    revision: int
+    digest: str
+    change: Change
+
+    @property
+    def applies(self) -> bool:
+        """Tell whether the page may offer to do it."""
+        return not self.refused and not self.obstacles
+
+
+def imagine_job(api: JobsApi, kind: str, name: str, wish: Wish, now: datetime) -> Look:
+    """Look at a job as a wish would have it."""
+    seen = look(api, kind, name, wish.what_if, now)
+    if seen.planned is None:
+        return seen
+    if wish.undrain:
+        return msgspec.structs.replace(seen, planned=_plan_returned(seen, wish))
+    if wish.pause:
+        alive = {each.name for each in seen.members if each.state not in _GONE}
+        return msgspec.structs.replace(seen, planned=hold_back(seen.planned, alive))
+    return msgspec.structs.replace(seen, planned=_let_go(seen.planned)) if wish.resume else seen
+
+
+def _plan_returned(seen: Look, wish: Wish) -> Planned | None:
+    """Plan the job with members back in service; a pool whose targets are listed elsewhere is planned by its items."""
+    document = returned(seen.stored.document, wish.undrain)
+    if isinstance(document, TargetPool) and document.spec.targets.listed is None:
+        listed = Targets(listed=[Target(name=each.item) for each in seen.items])
+        document = msgspec.structs.replace(document, spec=msgspec.structs.replace(document.spec, targets=listed))
+    try:
+        return plan_document(document, seen.now)
+    except InvalidSpec:
+        return seen.planned
+
+
+def _let_go(planned: Planned) -> Planned:
+    """Take the pause out of a plan."""
+    entry = planned.entry
+    if isinstance(entry, ItemsEntry):
+        moves = [
+            msgspec.structs.replace(move, waits=None) if move.waits and move.waits.code == "pause" else move
+            for move in entry.moves
+        ]
+        return msgspec.structs.replace(planned, entry=msgspec.structs.replace(entry, moves=moves))
+    if isinstance(entry, CapacityEntry):
+        workloads = {
+            name: msgspec.structs.replace(each, waits=None) if each.waits and each.waits.code == "pause" else each
+            for name, each in entry.workloads.items()
+        }
+        return msgspec.structs.replace(planned, entry=msgspec.structs.replace(entry, workloads=workloads))
+    return planned
+
+
+def preview(seen: Look, wish: Wish, server: str) -> Preview:
+    """Say what a wish would lead to; `seen` is the job as the wish would have it."""
+    job = f"{seen.kind}/{seen.name}"
+    refused = _refusals(seen, wish)
+    change = Change() if refused else change_of(seen.stored.document, wish, server)
+    commands = [] if refused else doing_commands(job, msgspec.structs.replace(wish, drain=change.drain), server)
+    if change.document is not None:
+        commands.append(_written(change.document, server))
+    parts = _parts(wish)
+    return Preview(
+        title=f"What if {_joined([part.text for part in parts])}?",
+        verb=_verb(wish),
+        parts=parts,
+        plan=plan_command(job, wish, server) if wish.what_if else "",
+        commands=commands,
+        obstacles=change.obstacles,
+        refused=refused,
+        revision=seen.stored.revision,
+        digest=digest_of(seen),
+        change=change,
+    )
+
+
+def _written(document: Document, server: str) -> str:
+    text = write_yaml(dump(document))
+    if len(text) <= _SHOWN_MAX:
+        return apply_command(text, server)
+    return f"poise apply {document.metadata.name}.yaml --server {server}   # after the change in your file"
+
+
+def _refusals(seen: Look, wish: Wish) -> list[str]:
+    """Say why a wish makes no sense for the job as it is."""
+    found = [_in_words(line) for line in seen.refused.splitlines()] if wish.what_if else []
+    states = {each.name: each for each in seen.members}
+    for name in wish.undrain:
+        if seen.kind not in _OWNING or name not in states:
+            found.append(f"undrain {name}: there is no member of that name")
+        elif not states[name].draining:
+            found.append(f"undrain {name}: it is in service already")
+    found += [
+        f"drain {name}: it is draining already" for name in wish.drain if name in states and states[name].draining
+    ]
+    if wish.pause and wish.resume:
+        found.append("pause and resume exclude each other")
+    elif wish.pause == "moves" and seen.summary.paused:
+        found.append("the job is paused already")
+    elif wish.resume and not seen.summary.paused and not any("brake" in each for each in seen.summary.problems):
+        found.append("the job is not paused")
+    if wish.what_if and (wish.undrain or wish.pause or wish.resume):
+        found.append("undrain, pause and resume are done on their own: take the other parts out first")
+    return found
+
+
+def _in_words(fault: str) -> str:
+    """Say a fault without the path of programs: `$.drain['w1']: w1 is gone` is about the drain of w1."""
+    found = _FAULT.fullmatch(fault)
+    return f"{found['field']} {found['name'] or ''}".rstrip() + f": {found['why']}" if found else fault
+
+
+def _parts(wish: Wish) -> list[Part]:
+    words = {"drain": "{} is drained", "undrain": "{} takes part again", "add": "{} joins", "remove": "{} is gone"}
+    parts = [
+        Part(form.format(brief(name)), wish.without(key, name))
+        for key, form in words.items()
+        for name in getattr(wish, key)
+    ]
+    for key, form in (("weight", "{} weighs {}"), ("replicas", "{} has {} replicas")):
+        found: dict[str, int] = getattr(wish, key)
+        parts += [
+            Part(form.format(brief(name), number), wish.without(key, f"{name}:{number}"))
+            for name, number in found.items()
+        ]
+    if wish.pause:
+        text = "moves are paused" + (", and recovery too" if wish.pause == "all" else "")
+        parts.append(Part(text, wish.without("pause", wish.pause)))
+    return [*parts, Part("moves go on", wish.without("resume", "yes"))] if wish.resume else parts
+
+
+def _joined(words: list[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def _verb(wish: Wish) -> str:
+    """Name what an apply does; the button says it."""
+    for verb in ("drain", "undrain", "pause", "resume"):
+        if getattr(wish, verb) and len(wish.pairs()) == 1:
+            return verb
+    return "change"
+
+
+def digest_of(seen: Look) -> str:
+    """Mark what was seen: the document, who is there in which state, and where everything would end.
+
+    Hand-overs that go on as planned do not change it, since where they end stays the same.
+    """
+    members = [(each.name, each.state, each.draining, each.weight) for each in seen.members]
+    facts = [seen.stored.revision, seen.summary.paused, members, seen.refused, _ends(seen.planned)]
+    return hashlib.sha256(msgspec.json.encode(facts)).hexdigest()[:32]
+
+
+def _ends(planned: Planned | None) -> object:
+    entry = None if planned is None else planned.entry
+    if isinstance(entry, ItemsEntry):
+        return sorted((item, holder or "") for item, holder in entry.assignment.items())
+    if isinstance(entry, DivisionEntry):
+        return sorted((name, dict(each.replicas)) for name, each in entry.divisions.items())
+    if isinstance(entry, CapacityEntry):
+        return sorted((name, each.action, each.desired) for name, each in entry.workloads.items())
+    return None
