@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: run setup test check lint bench clean browser
+.PHONY: run setup test check lint bench pictures browser clean
 
 run: $(READY)
 	@$(BIN)/poise up --demo $(ARGS)
@@ -25,6 +25,10 @@ lint: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks
+
+# Every picture of the docs, from the running demo.
+pictures: $(READY) browser
+	$(BIN)/python -m tools.pictures
 
 # The tests of the page drive a real browser. Where Debian's packages can be installed it is; else this says how.
 browser:

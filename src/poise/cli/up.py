@@ -9,6 +9,7 @@ import signal
 import socket
 import sys
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,9 @@ Examples:
 @click.option("--tls-cert", metavar="FILE", help="A certificate; read again when it changes.")
 @click.option("--tls-key", metavar="FILE", help="Its key.")
 @click.option("--host", "hosts", metavar="NAME", multiple=True, help="A name by which this server is asked for.")
+@click.option("--pods-ca", metavar="FILE", help="Whom to believe that they are pods.  [default: the system's]")
+@click.option("--pods-cert", metavar="FILE", help="A certificate to show to pods that ask for one.")
+@click.option("--pods-key", metavar="FILE", help="Its key.")
 @click.option("--demo", is_flag=True, help="Also start sample workers and collectors, and a guide through them.")
 @click.option(
     "--folder",
@@ -56,6 +60,9 @@ def up(
     tls_cert: str | None,
     tls_key: str | None,
     hosts: tuple[str, ...],
+    pods_ca: str | None,
+    pods_cert: str | None,
+    pods_key: str | None,
     demo: bool,
     folder: Path,
     fresh: bool,
@@ -69,11 +76,12 @@ def up(
     """
     if demo:
         _refuse_with_demo({"--name": name, "--tokens": tokens, "--tls-cert": tls_cert, "--tls-key": tls_key})
+        _refuse_with_demo({"--pods-ca": pods_ca, "--pods-cert": pods_cert, "--pods-key": pods_key})
         _run_demo(files, db if _is_said("db") else None, listen, insecure, hosts, folder, fresh)
         return
     if fresh or _is_said("folder"):
         raise click.UsageError("--fresh and --folder are for the demo: say --demo, too")
-    from poise.serve.settings import open_sockets, read_settings
+    from poise.serve.settings import open_sockets, pods_context, read_settings
     from poise.stores.open import open_store
 
     documents = [each for file in files for each in _watched(file)]
@@ -86,6 +94,7 @@ def up(
         hosts=hosts,
         environ=os.environ,
     )
+    pods = pods_context(pods_ca, pods_cert, pods_key)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="poise: %(message)s")
     for chatty in ("httpx2", "httpcore2", "uvicorn", "poise.member"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
@@ -108,7 +117,8 @@ def up(
             for number in (signal.SIGTERM, signal.SIGINT):
                 asyncio.get_running_loop().add_signal_handler(number, end)
             server = name or f"{socket.gethostname()}-{os.getpid()}"
-            await run_server(store, server, documents, settings, sockets, ended, lambda: click.echo(told, err=True))
+            say = partial(click.echo, told, err=True)
+            await run_server(store, server, documents, settings, sockets, ended, say, pods=pods)
 
         asyncio.run(serve())
 

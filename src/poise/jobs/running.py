@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
@@ -27,7 +28,16 @@ _log = logging.getLogger("poise.server")
 class Running:
     """Runs one job from when it is made until it is stopped."""
 
-    def __init__(self, store: Store, name: str, kind: str, who: str, debts: Debts, tell: Tell | None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        name: str,
+        kind: str,
+        who: str,
+        debts: Debts,
+        tell: Tell | None,
+        pods: ssl.SSLContext | None = None,
+    ) -> None:
         """Begin; `who` is another one at every epoch, so that a cycle of an old one is known for what it is."""
         self._store, self._name, self._tell = store, name, tell
         self._changed = asyncio.Event()
@@ -41,7 +51,7 @@ class Running:
                 self._turn = Turn(Coordinator(store, who, debts=debts), name, tell)
                 self._turn.start()
             case "TargetPool":
-                engine = PoolEngine(store, name.removeprefix("TargetPool/"), who=who, tell=tell)
+                engine = PoolEngine(store, name.removeprefix("TargetPool/"), who=who, tell=tell, context=pods)
                 self._task = asyncio.create_task(self._again(engine.run))
             case "ReplicaDivision":
                 self._task = asyncio.create_task(self._again(self._divide))

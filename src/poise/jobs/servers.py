@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from contextlib import suppress
 from types import TracebackType
 from typing import Self
@@ -59,10 +60,13 @@ def _holds(tx: Transaction, names: list[str]) -> bool:
 class JobServer:
     """Runs its share of the jobs of a store while its block runs."""
 
-    def __init__(self, store: Store, name: str, tell: Tell | None = None) -> None:
-        """Take part under this name, another one in every process; `tell` hears of every cycle."""
+    def __init__(self, store: Store, name: str, tell: Tell | None = None, pods: ssl.SSLContext | None = None) -> None:
+        """Take part under this name, another one in every process; `tell` hears of every cycle.
+
+        `pods` is the TLS towards the pods of pools, where it is not the system's.
+        """
         describe_types()
-        self._store, self._name, self._tell = store, name, tell
+        self._store, self._name, self._tell, self._pods = store, name, tell, pods
         self._debts = Debts()
         self._running: dict[str, Running] = {}
         self._watching: asyncio.Task[None] | None = None
@@ -175,7 +179,7 @@ class JobServer:
         _log.info("server.runs job=%s epoch=%d", name, epoch)
         job = await self._job(name)
         kind, who = "" if job is None else job.kind, f"{self._name} {epoch}"
-        self._running[name] = Running(self._store, name, kind, who, self._debts, self._tell)
+        self._running[name] = Running(self._store, name, kind, who, self._debts, self._tell, self._pods)
 
     async def _job(self, name: str) -> SetRow | None:
         """Read what kind of job it is; a store that does not answer now is no reason to refuse the job."""

@@ -56,7 +56,13 @@ class Look(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def members(self) -> list[MemberRow]:
         """List the members that are shown, by name: all but those long gone that hold nothing."""
-        return [each for _, each in sorted(self.facts.members.items()) if not self._is_forgotten(each)]
+        never = {pod: self._never_heard(pod) for pod in self.pods.keys() - self.facts.members.keys()}
+        known = sorted({**never, **self.facts.members}.items())
+        return [each for _, each in known if not self._is_forgotten(each)]
+
+    def _never_heard(self, pod: str) -> MemberRow:
+        """Show a pod that has not answered once, so that people see why: it is no member yet."""
+        return MemberRow(name=pod, lease_until_s=self.facts.now_s)
 
     def _is_forgotten(self, member: MemberRow) -> bool:
         gone_s = self.facts.now_s - member.lease_until_s

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -44,15 +45,19 @@ async def run_server(
     ended: asyncio.Event,
     started: Callable[[], None],
     extras: Callable[[JobsApi], Extras] = lambda _api: Extras(),
+    pods: ssl.SSLContext | None = None,
 ) -> None:
-    """Write the documents, join the servers of the store, and answer; at the end hand every job over before going."""
+    """Write the documents, join the servers of the store, and answer; at the end hand every job over before going.
+
+    `pods` is the TLS towards the pods of pools, where it is not the system's.
+    """
     for document in documents:
         await asyncio.to_thread(put_document, store, document, clock.now())
     running: list[JobServer] = []
     whereabouts = await asyncio.to_thread(Whereabouts, store, name)
     api = StoreJobs(store, ready=lambda: bool(running) and running[0].ready, on_servers=whereabouts.take)
     metrics = Metrics(api, whereabouts.counts)
-    async with JobServer(store, name, partial(_count, metrics)) as jobs, Sampler(store, lambda: jobs.jobs):
+    async with JobServer(store, name, partial(_count, metrics), pods) as jobs, Sampler(store, lambda: jobs.jobs):
         running.append(jobs)
         more = extras(api)
         app = make_app(api, settings, metrics=metrics, pages=more.pages, strip=more.strip)

@@ -189,9 +189,24 @@ def tls_context(settings: ServeSettings) -> ssl.SSLContext | None:
     return context
 
 
-def load_certificate(context: ssl.SSLContext, cert: Path, key: Path) -> None:
+def pods_context(ca: str | None, cert: str | None, key: str | None) -> ssl.SSLContext | None:
+    """Make the TLS towards pods, if something is said of it: whom to believe, and what to show them."""
+    if (cert is None) != (key is None):
+        raise invalid("--pods-cert", "--pods-cert and --pods-key belong together")
+    if ca is None and cert is None:
+        return None
+    try:
+        context = ssl.create_default_context(cafile=ca)
+    except (ssl.SSLError, OSError) as error:
+        raise invalid("--pods-ca", f"{ca} is no file of certificates: {error.strerror or error}") from None
+    if cert is not None and key is not None:
+        load_certificate(context, Path(cert), Path(key), prefix="--pods")
+    return context
+
+
+def load_certificate(context: ssl.SSLContext, cert: Path, key: Path, *, prefix: str = "--tls") -> None:
     """Read the two files; InvalidSpec where they cannot be read or do not belong together."""
-    for flag, path in (("--tls-cert", cert), ("--tls-key", key)):
+    for flag, path in ((f"{prefix}-cert", cert), (f"{prefix}-key", key)):
         try:
             path.open("rb").close()
         except OSError as error:
@@ -201,7 +216,7 @@ def load_certificate(context: ssl.SSLContext, cert: Path, key: Path) -> None:
         context.load_cert_chain(cert, key, password=lambda: "")
     except (ssl.SSLError, OSError, ValueError) as error:
         why = getattr(error, "reason", None) or str(error)
-        raise invalid("--tls-cert", f"{cert} and {key} are no certificate with its key: {why}") from None
+        raise invalid(f"{prefix}-cert", f"{cert} and {key} are no certificate with its key: {why}") from None
 
 
 def open_sockets(settings: ServeSettings) -> list[socket.socket]:
