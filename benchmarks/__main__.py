@@ -7,9 +7,9 @@ import platform
 
 from tests.pool import pool_numbers
 
-from benchmarks import counts, handover, items, ownership, serving
+from benchmarks import counts, handover, items, ownership, page, serving
 
-_PARTS = (items, counts, ownership, handover, serving, pool_numbers)
+_PARTS = (items, counts, ownership, handover, serving, page, pool_numbers)
 
 
 def main() -> None:

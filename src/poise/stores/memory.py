@@ -47,6 +47,15 @@ class MemoryStore:
         self._changed = threading.Condition()
         self._version = 0
 
+    @classmethod
+    def still(cls, name: str, tx: Transaction, notes: Iterable[str]) -> MemoryStore:
+        """Keep what a transaction sees of a set, at its time for ever: many questions about one instant."""
+        now_s = tx.now_s
+        store = cls(lambda: now_s)
+        texts = {key: text for key in notes if (text := tx.note(key)) is not None}
+        store._sets[name] = _Facts(tx.job(), tx.leader(), tx.members(), tx.rows(), notes=texts)
+        return store
+
     def transact(self, name: str, work: Callable[[Transaction], Answer]) -> Answer:
         """Run work alone; only when it returns does the copy take the place of the set."""
         with self._changed:
