@@ -4,15 +4,19 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: run setup test check lint bench pictures browser clean
+.PHONY: run setup test test-cluster check lint bench pictures browser kube clean
 
 run: $(READY)
 	@$(BIN)/poise up --demo $(ARGS)
 
 setup: $(READY)
 
-test: lint browser
+test: lint browser kube
 	$(BIN)/python -m pytest
+
+# The tests on a real Kubernetes alone.
+test-cluster: $(READY) kube
+	$(BIN)/python -m pytest -m cluster tests/cluster
 
 check: lint
 	$(BIN)/python -m pytest -m "not slow"
@@ -36,6 +40,10 @@ browser:
 	  echo "Installing Chromium for the tests of the page (once) ..."; \
 	  { command -v apt-get >/dev/null && test "$$(id -u)" = 0 && apt-get -qq update && apt-get -qq install -y --no-install-recommends chromium >/dev/null; } \
 	  || { echo "The tests of the page need Chromium: install it (on Debian: sudo apt-get install chromium), then try again"; exit 1; }; }
+
+# The real control plane that tests/cluster runs is built from its Go modules, once, and kept outside the checkout.
+kube: $(READY)
+	@$(BIN)/python tools/kube/build.py etcd kube-apiserver
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

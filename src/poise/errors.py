@@ -5,9 +5,13 @@ PoiseError
 ├── BrokenPlan      the independent checker refuses a plan; a fault of Poise itself, shown instead of the plan
 ├── Conflict        someone else wrote first; observe again, never retry the same write
 │   ├── Fenced      a sink has seen a larger epoch; stop, the item belongs to somebody else
+│   ├── PatchRefused  a test within a patch failed; the object is not what the patch was made for
 │   └── Replaced    a newer process of this name has registered; stop, and do not register again
 ├── Unavailable     the store cannot be asked; keep what is proven, and ask again later
+│   └── Overloaded  it answers that it has too much to do; it may say for how long to wait
 ├── NotFound        there is no such job, item or member; nothing was changed
+├── Forbidden       the right to do this is missing; grant the named verb on the named resource
+├── VersionGone     what happened since that version is no longer known; list again
 ├── NotHeld         this member may not act on the item now; ask again after its next gain
 ├── Hung            work did not stop in time; end this process before its lease is over
 ├── MemberEnded     the member is over; leave its block, which tells why
@@ -56,8 +60,32 @@ class Unavailable(PoiseError):
     """The store cannot be asked, or did not answer. What was being written may or may not be there: observe again."""
 
 
+class Overloaded(Unavailable):
+    """It has too much to do, and did nothing. Wait as long as it says, or longer each time."""
+
+    def __init__(self, message: str, retry_after_s: float | None = None) -> None:
+        """Carry how long it asks to be left alone; None where it does not say."""
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
 class NotFound(PoiseError, LookupError):
     """There is nothing of that name. Look at what there is, and ask again."""
+
+
+class Forbidden(PoiseError):
+    """The right to do this is missing, or a policy forbids it. Grant what is named; nothing was changed."""
+
+    def __init__(self, verb: str, group: str, resource: str, namespace: str = "", told: str = "") -> None:
+        """Carry what was asked for, and what the server told; an empty namespace is the whole cluster."""
+        where = f"in the namespace {namespace}" if namespace else "in the whole cluster"
+        lines = (f'may not {verb} {resource} of the group "{group}" {where}', told)
+        super().__init__(": ".join(line for line in lines if line))
+        self.verb, self.group, self.resource, self.namespace, self.told = verb, group, resource, namespace, told
+
+
+class VersionGone(PoiseError):
+    """What happened since that version is no longer known. List again, and go on from there."""
 
 
 class Fenced(Conflict):
@@ -67,6 +95,10 @@ class Fenced(Conflict):
         """Carry what was tried, and what the sink has seen."""
         super().__init__(f"item {item}: epoch {epoch} is over, {seen} has begun")
         self.item, self.epoch, self.seen = item, epoch, seen
+
+
+class PatchRefused(Conflict):
+    """A test within a patch failed, and nothing was written. Stop: the object is not what the patch was made for."""
 
 
 class Replaced(Conflict):

@@ -1,0 +1,83 @@
+"""From a kubeconfig, or the files that every pod has, to a client: lightkube reads them and signs the requests."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import httpx2
+import msgspec
+import yaml
+from lightkube.config.client_adapter import ConnectionParams
+from lightkube.config.kubeconfig import SERVICE_ACCOUNT, KubeConfig, SingleConfig
+from lightkube.config.models import User
+from lightkube.core.exceptions import ConfigError
+
+from poise.errors import InvalidSpec, invalid
+from poise.kube.client import Client
+
+CONNECTIONS_MAX = 200
+_KEPT_S = 60.0
+
+
+def connect(
+    kubeconfig: str | Path | None = None,
+    *,
+    context: str | None = None,
+    account: str | Path = SERVICE_ACCOUNT,
+    request_s: float = 10.0,
+) -> Client:
+    """Give a client; without a kubeconfig it is the pod's own account, else `KUBECONFIG`, else ~/.kube/config.
+
+    Nothing is sent yet. `request_s` is the longest that one request may take, waiting for its turn included.
+    """
+    try:
+        config = _read(kubeconfig, context, account)
+        made = ConnectionParams(timeout=httpx2.Timeout(request_s)).httpx_params(config)
+    except (ConfigError, LookupError, OSError, ssl.SSLError, ValueError, TypeError, AttributeError) as error:
+        # lightkube lets through whatever a broken file makes it stumble on.
+        raise _unusable(kubeconfig, error) from error
+    except (yaml.YAMLError, msgspec.ValidationError) as error:
+        raise _unusable(kubeconfig, error) from error
+    limits = httpx2.Limits(
+        max_connections=CONNECTIONS_MAX, max_keepalive_connections=CONNECTIONS_MAX, keepalive_expiry=_KEPT_S
+    )
+    made["auth"] = None if made["auth"] is None else Signing(made["auth"])
+    return Client(httpx2.AsyncClient(**made, limits=limits), namespace=config.namespace, request_s=request_s)
+
+
+class Signing(httpx2.Auth):
+    """Signs requests as lightkube does; whatever a plugin's answer makes it stumble on is one error."""
+
+    def __init__(self, inner: httpx2.Auth) -> None:
+        """Sign by this."""
+        self._inner = inner
+
+    async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        """Sign a request, once more after a refusal where the credentials can be renewed."""
+        flow = self._inner.async_auth_flow(request)
+        try:
+            signed = await anext(flow)
+            while True:
+                signed = await flow.asend((yield signed))
+        except StopAsyncIteration:
+            return
+        except (LookupError, TypeError, ValueError) as error:
+            raise ConfigError(f"the credentials cannot be read: {type(error).__name__}: {error}") from error
+        finally:
+            await flow.aclose()
+
+
+def _read(kubeconfig: str | Path | None, context: str | None, account: str | Path) -> SingleConfig:
+    read = KubeConfig.from_env(account) if kubeconfig is None else KubeConfig.from_file(kubeconfig)
+    config = read.get(context)
+    if config is None:
+        raise ConfigError("no context is chosen")
+    return config if config.user is not None else config._replace(user=User())
+
+
+def _unusable(kubeconfig: str | Path | None, error: Exception) -> InvalidSpec:
+    where = "the environment" if kubeconfig is None else str(kubeconfig)
+    told = " ".join(f"{type(error).__name__}: {error}".split())
+    return invalid(where, f"no usable configuration of Kubernetes: {told}")

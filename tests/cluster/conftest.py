@@ -1,0 +1,80 @@
+"""One control plane a test run and a namespace a test; everything that was started is ended by its id."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.world import Cluster, install_definitions, make_namespace, remove_definitions
+
+from poise.kube import NAMESPACES, ObjectRef
+
+USERS = ("alice", "bob")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what runs against a cluster: it is slow, and chosen by `-m cluster`."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.cluster)
+            item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[Cluster]:
+    """The cluster of this run: with `-m cluster` the one of KUBECONFIG, else a control plane that ends with the run.
+
+    Both are needed: nobody's cluster is written to only because a variable happens to be set.
+    """
+    if os.environ.get("KUBECONFIG") and "cluster" in pytestconfig.getoption("markexpr"):
+        yield Cluster(None)
+        return
+    plane = ControlPlane(tmp_path_factory.mktemp("plane"), USERS)
+    try:
+        plane.start()
+        yield Cluster(plane)
+    finally:
+        plane.stop()
+
+
+@pytest.fixture(scope="module")
+def breakable(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A control plane of this file's own, which its tests may kill."""
+    assert cluster.plane is not None, "tests that break a cluster never touch the user's own"
+    plane = ControlPlane(tmp_path_factory.mktemp("breakable"), USERS)
+    try:
+        plane.start()
+        yield Cluster(plane)
+    finally:
+        plane.stop()
+
+
+def _namespace(cluster: Cluster) -> Iterator[str]:
+    name = f"poise-test-{uuid.uuid4().hex[:8]}"
+    made = cluster.run(lambda client: make_namespace(client, name))
+    yield name
+    cluster.run(lambda client: client.delete(ObjectRef(NAMESPACES, name), uid=made.metadata.uid))
+
+
+@pytest.fixture
+def namespace(cluster: Cluster) -> Iterator[str]:
+    """A namespace of this test's own."""
+    yield from _namespace(cluster)
+
+
+@pytest.fixture
+def broken_namespace(breakable: Cluster) -> Iterator[str]:
+    """A namespace of this test's own in a cluster that may be broken."""
+    yield from _namespace(breakable)
+
+
+@pytest.fixture(scope="session")
+def definitions(cluster: Cluster) -> Iterator[None]:
+    """The five kinds, known to the API server while the tests run; those that were there before stay."""
+    made = cluster.run(install_definitions)
+    yield
+    cluster.run(lambda client: remove_definitions(client, made))
