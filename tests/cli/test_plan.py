@@ -248,7 +248,7 @@ def test_help_teaches_and_imports_nothing_heavy() -> None:
     assert "plan" in done.stdout
     loaded = done.stderr
     assert "'click'" in loaded
-    for heavy in ("numpy", "yaml", "rich", "poise.decide", "poise.jobs"):
+    for heavy in ("numpy", "yaml", "rich", "jinja2", "markupsafe", "starlette", "poise.decide", "poise.jobs"):
         assert f"'{heavy}'" not in loaded
 
 

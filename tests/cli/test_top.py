@@ -51,7 +51,13 @@ Poise = Callable[..., tuple[int, str, str]]
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     with ServerProcess(tmp_path_factory.mktemp("top"), ORDERS, WEB, POOL, SHOP, SPOT) as made:
+        await_that(lambda: b"r1" in read(made, "/v1/jobs/TargetPool/core/items"))
         yield made
+
+
+def read(server: ServerProcess, path: str) -> bytes:
+    with urllib.request.urlopen(f"{server.url}{path}", timeout=10) as answer:
+        return bytes(answer.read())
 
 
 @pytest.fixture
@@ -146,7 +152,7 @@ def test_a_killed_worker_is_seen_and_healed_on_a_real_terminal(server: ServerPro
         clears = terminal.clears
         workers["w2"].kill()
         terminal.shows("!! 4 of 12 items have no owner", r" w2 +gone +4 +××××", "its owner is not heard")
-        terminal.shows("PartitionSet orders   as it should be", r" w1 +active +6", " w3 +active +6", "works on")
+        terminal.shows("PartitionSet orders   as it should be", r" w1 +active +6", " w3 +active +6", "an owner by w2")
         assert terminal.clears == clears, "only what changed is drawn"
         assert max(map(len, terminal.screen())) <= 80
         terminal.resize(60, 14)

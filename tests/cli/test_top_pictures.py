@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import time
 import unicodedata
 from functools import cache
@@ -24,9 +26,12 @@ from poise.cli.pictures import Frame, Shape, job_picture, jobs_picture
 from poise.cli.sparks import spark_row
 from poise.cli.told import tell
 from poise.cli.watching import JobSeen
+from poise.jobs.sentences import in_short, lines_happened
 from poise.jobs.series import Series
 from poise.model.ownership import Line
+from poise.move.handoff import Transition
 from poise.serve.facade import JobSummary
+from poise.serve.page.sentences import tell as told_on_page
 
 GOLDEN = Path(__file__).parent / "golden"
 URL = "http://127.0.0.1:7878"
@@ -262,21 +267,35 @@ def line(number: int, item: str, transition: str, member: str | None, at_s: floa
 
 def test_what_happened_to_many_at_once_is_one_sentence() -> None:
     lines = [
-        line(6, "9", "confirmed", "w2", 100.5),
-        line(5, "8", "confirmed", "w1", 100.4),
-        line(4, "7", "confirmed", "w2", 100.3),
+        line(8, "9", "assigned", "w2", 100.5, "w1 over its share (6 of 4)"),
+        line(7, "9", "released", "w1", 100.5, "w1 over its share (6 of 4)"),
+        line(6, "8", "expired", "w3", 100.4, "w3 is gone"),
+        line(5, "7", "assigned", "w2", 100.3, "w1 over its share (5 of 4)"),
+        line(4, "7", "released", "w1", 100.3, "w1 over its share (5 of 4)"),
         line(3, "9", "release requested", "w1", 99.0, "w1 over its share (6 of 4)"),
-        line(2, "7", "release requested", "w1", 98.9, "w1 over its share (5 of 4)"),
-        line(1, "7", "confirmed", "w2", 10.0),
+        line(2, "7", "confirmed", "w2", 10.0),
+        line(1, "7", "assigned", "w1", 9.5, "nobody holds it"),
         line(0, "", "set", None, 9.0, "paused"),
     ]
-    assert [told.text for told in tell(lines, top_worlds.NOON, "partition", UNICODE)] == [
-        "w2 works on 2 partitions (7, 9)",
-        "w1 works on partition 8",
-        "2 partitions (7, 9) asked back from w1: w1 over its share",
-        "w2 works on partition 7",
-        "the job: paused",
+    told = tell(lines, top_worlds.NOON, "partition", UNICODE)
+    assert [each.text for each in told] == [
+        "2 partitions (7, 9) moved from w1 to w2: w1 over its share (6 of 4)",
+        "partition 8 left without an owner by w3: w3 is gone",
+        "partition 7 given to w1: nobody holds it",
+        "Moves are paused",
     ]
+    assert [each.colour for each in told] == ["move", "bad", "good", "move"]
+
+
+def test_the_page_says_it_in_the_same_words() -> None:
+    words = [each.value for each in Transition] + ["divided", "deleted", "reported", "something new"]
+    for word in words:
+        one = line(1, "a<b>", word, "w&1", 10.0, "why")
+        found = in_short(lines_happened("PartitionSet", "orders", [one], None))
+        shown = [(each.text.striptags(), each.reason) for each in told_on_page(found, 9)]
+        said = [f"{text}: {reason}" if reason else text for text, reason in shown]
+        assert [each.text for each in tell([one], None, "", UNICODE)] == said
+        assert bool(found) != (word in ("confirmed", "release requested", "releasing", "cancelled")), word
 
 
 def test_an_unknown_transition_is_told_as_it_is() -> None:
@@ -306,3 +325,9 @@ def test_moves_in_the_first_minutes_of_a_history_count() -> None:
 def test_an_outage_of_a_second_is_still_a_bar() -> None:
     series = Series(at=[0, 9_000, 9_001], series={"unowned": [0, 1, 0], "moves": [0, 0, 0]}, now=10_000)
     assert "█" in "".join(span.text for span in spark_row(series, UNICODE))
+
+
+def test_pictures_in_a_terminal_need_nothing_of_the_page() -> None:
+    code = "import sys, poise.cli.pictures; print(*{'jinja2', 'markupsafe', 'starlette'}.intersection(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.split() == []

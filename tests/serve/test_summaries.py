@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
+
 import msgspec
 import pytest
 from tests.serve.live_server import DIVISION, ORDERS, POOL, SHOP
-from tests.serve.told_store import ToldStore
+from tests.serve.told_store import START, ToldStore
 
+from poise.documents import load
 from poise.jobs.dividing import divide_stored
 from poise.jobs.pool.settings import PODS_NOTE, SOURCE_NOTE
 from poise.jobs.pool.state import PodNote, SourceState, write_notes
+from poise.jobs.stored import Stored
 from poise.move.executor import put_set
 from poise.serve.looks import FORGOTTEN_S
+from poise.serve.summaries import count_job
 from poise.stores.base import Transaction
 
 RING = {"kind": "ShardRing", "metadata": {"name": "web"}, "spec": {"policy": "balanced", "objects": list("abcdef")}}
@@ -44,6 +49,38 @@ def test_unowned_items_come_first_and_who_still_holds_them_next(told: ToldStore)
     summary = told.api.summary("PartitionSet", "orders")
     assert summary.problems == ["2 of 4 items have no owner", "n2 is gone and still holds 2 items"]
     assert summary.health == summary.problems[0]
+
+
+def test_a_member_that_has_missed_its_time_to_speak_is_said_before_its_lease_ends(told: ToldStore) -> None:
+    told.put(ORDERS)
+    told.join("orders", "n1", "n2")
+    told.settle("orders", "n1", "n2")
+    told.now_s += 5
+    assert told.api.summary("PartitionSet", "orders").late == 0
+    told.beat("orders", "n1")
+    told.now_s += 2
+    summary = told.api.summary("PartitionSet", "orders")
+    assert (summary.late, summary.problems) == (1, [])
+    assert summary.health == "n2 is late: nothing of it moves for 5 s"
+    told.beat("orders", "n2")
+    assert told.api.summary("PartitionSet", "orders").health == "as it should be"
+
+
+def test_what_was_kept_still_is_answered_as_it_was(told: ToldStore) -> None:
+    told.put(ORDERS)
+    told.join("orders", "n1", "n2")
+    told.settle("orders", "n1", "n2")
+    still, job = told.api.still("PartitionSet", "orders"), ("PartitionSet", "orders")
+    before = (still.summary(*job), still.items(*job, member=None, state=None), still.members(*job), still.get(*job))
+    told.now_s += 20
+    told.join("orders", "n3")
+    assert told.api.summary(*job).members == {"gone": 2, "active": 1}
+    assert (
+        still.summary(*job),
+        still.items(*job, member=None, state=None),
+        still.members(*job),
+        still.get(*job),
+    ) == before
 
 
 def test_many_absent_members_are_counted_not_listed(told: ToldStore) -> None:
@@ -169,3 +206,40 @@ def test_members_long_gone_that_hold_nothing_are_left_out_and_never_forgotten(to
     assert told.member("orders", "n3").incarnation == 1, "its row stays"
     drained = told.api.drain("PartitionSet", "orders", "n3", True)
     assert drained.draining, "who knows its name can still ask for it"
+
+
+def test_one_of_something_is_said_in_the_singular(told: ToldStore) -> None:
+    told.put(ORDERS, partitions=2)
+    assert told.api.summary("PartitionSet", "orders").health == "2 of 2 items have no owner"
+    told.join("orders", "n1")
+    told.settle("orders", "n1")
+    told.join("orders", "n2")
+    told.cycle("orders")
+    assert told.api.summary("PartitionSet", "orders").health == "1 move in flight"
+    assert told.api.stoppable("PartitionSet", "orders", "n2").reasons == ["1 more is on its way to it"]
+    told.settle("orders", "n1", "n2")
+    assert told.api.stoppable("PartitionSet", "orders", "n2").reasons[0] == "it holds 1 item"
+    told.now_s += 9
+    told.beat("orders", "n1")
+    told.now_s += 2
+    assert told.api.summary("PartitionSet", "orders").health == "1 of 2 items has no owner"
+
+
+def test_one_more_than_is_named_is_named_too(told: ToldStore) -> None:
+    told.put(ORDERS)
+    names = [f"n{number}" for number in range(4)]
+    told.join("orders", *names)
+    told.settle("orders", *names)
+    told.now_s += 11
+    assert told.api.summary("PartitionSet", "orders").problems == [
+        "4 of 4 items have no owner",
+        *(f"{name} is gone and still holds 1 item" for name in names),
+    ]
+
+
+@pytest.mark.parametrize(("many", "says"), [(1, "1 spot replica of api runs"), (2, "2 spot replicas of api run")])
+def test_what_runs_elsewhere_is_counted_in_words(many: int, says: str) -> None:
+    seen = {"spot": 0, "onDemand": 3, "fallback": {"substitutes": many}}
+    document = load(json.dumps({**SHOP, "status": {"workloads": {"api": seen}}}).encode(), "test")[0]
+    found = count_job(Stored(document, 1), START, paused=False).summary.problems
+    assert f"{says} on on-demand until spot works again" in found

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx2
+import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.serve.talking_member import TalkingMember
@@ -159,17 +160,14 @@ def line(job: str, version: int, at_s: float, transition: str = Transition.T1, m
 
 def given(server: str, version: int, at_s: float, transition: str = Transition.T1) -> Line:
     """A line of the ring of servers: this server has the job, or was missed."""
-    return Line(
-        set=SERVERS,
-        item="a",
-        transition=transition,
-        member=server,
-        epoch=1,
-        at_s=at_s,
-        reason="",
-        number=1,
-        version=version,
-    )
+    return msgspec.structs.replace(line(SERVERS, version, at_s, transition, server), item="a")
+
+
+def follow_move(metrics: Metrics, at_s: float) -> None:
+    """Let an item of a member that is gone come to another one."""
+    for version, transition, member in ((20, Transition.T7, "m1"), (21, Transition.T1, "m2")):
+        ended = line("a", version, at_s, transition, member)
+        metrics.on_event(Event(id=str(version), kind="PartitionSet", job="a", line=ended))
 
 
 class Readers:
@@ -227,9 +225,7 @@ def test_what_another_server_did_not_live_to_count_is_claimed() -> None:
     whereabouts = Whereabouts(told.store, "s2")
     metrics = Metrics(told.api, whereabouts.counts)
     whereabouts.take(given("s1", 1, 10.0))
-    for version, transition, member in ((20, Transition.T7, "m1"), (21, Transition.T1, "m2")):
-        ended = line("a", version, 95.0, transition, member)
-        metrics.on_event(Event(id=str(version), kind="PartitionSet", job="a", line=ended))
+    follow_move(metrics, 95.0)
     assert b'outcome="done"' not in metrics.exposition()
     whereabouts.take(given("s1", 50, 100.0, Transition.T7))
     whereabouts.take(given("s2", 51, 100.0))
@@ -247,9 +243,7 @@ def counted_by_two(*, honest: bool) -> int:
         whereabouts = Whereabouts(told.store, name)
         whereabouts.take(given("s1", 1, 10.0))
         metrics = Metrics(told.api, whereabouts.counts) if honest else Metrics(told.api)
-        for version, transition, member in ((20, Transition.T7, "m1"), (21, Transition.T1, "m2")):
-            ended = line("a", version, 50.0, transition, member)
-            metrics.on_event(Event(id=str(version), kind="PartitionSet", job="a", line=ended))
+        follow_move(metrics, 50.0)
         found += 'outcome="done",reason="gone"} 1.0' in metrics.exposition().decode()
     return found
 

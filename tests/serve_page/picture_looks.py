@@ -189,7 +189,8 @@ def counted_look(text: str, *, what_if: WhatIf | None = None, now: datetime = NO
     """Look at a ReplicaDivision or a CapacitySplit, from its document with its status."""
     document = load(text, "test")[0]
     assert isinstance(document, ReplicaDivision | CapacitySplit)
-    return looked(document, counted_views(document), party_views(document), what_if, now)
+    planned = plan_document(document, now)
+    return looked(document, counted_views(document), party_views(document, planned), what_if, now)
 
 
 def looked(

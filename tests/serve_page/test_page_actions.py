@@ -160,8 +160,8 @@ def test_nothing_is_applied_unseen(page: httpx2.Client, form: dict[str, str]) ->
     [
         ("PartitionSet", "drain=nobody", "no node of that name"),
         ("PartitionSet", "add=w1", "w1 is a node already"),
-        ("PartitionSet", "undrain=w1", "it is in service already"),
-        ("PartitionSet", "undrain=nobody", "there is no member of that name"),
+        ("PartitionSet", "undrain=w1", "w1 is in service already"),
+        ("PartitionSet", "undrain=nobody", "no node of that name"),
         ("PartitionSet", "resume=yes", "the job is not paused"),
         ("PartitionSet", "pause=all&drain=w1", "are done on their own"),
         ("PartitionSet", "replicas=cart:9", "counts no replicas"),
@@ -231,8 +231,8 @@ def test_the_commands_are_those_of_the_real_command_line(
 def test_commands_of_states_that_were_reached(page: httpx2.Client) -> None:
     assert page.post("/v1/jobs/PartitionSet/orders/pause").status_code == 200
     assert page.post("/v1/jobs/PartitionSet/orders/members/w1/drain").status_code == 200
-    for query, verb in (("resume=yes", "resume"), ("undrain=w1", "undrain")):
-        assert [parsed(line)[0] for line in commands(page.get(f"{SET}?{query}").text)] == [verb]
+    for query, verbs in (("resume=yes", ["resume"]), ("undrain=w1", ["undrain", "plan"])):
+        assert [parsed(line)[0] for line in commands(page.get(f"{SET}?{query}").text)] == verbs
 
 
 def test_the_document_of_a_command_is_the_one_that_apply_writes(page: httpx2.Client) -> None:
@@ -253,3 +253,20 @@ def test_a_what_if_that_turns_impossible_is_said_in_the_living_part(page: httpx2
     speak(page, "orders", "w9")
     assert page.get(f"{SET}?add=w9", headers=live).status_code == 200
     assert page.get(f"{SET}?add=w9").status_code == 400
+
+
+def test_several_drains_are_drains_and_not_a_change_of_the_document(page: httpx2.Client) -> None:
+    both = page.get(f"{SET}?drain=w1&drain=w2")
+    assert "Apply: drain" in check_page(both.text).text
+    assert page.post(f"{SET}?drain=w1&drain=w2", data=marks(both.text)).headers["location"] == f"{SET}?done=drain"
+    assert {state_of(page, name) for name in ("w1", "w2")} == {"draining"}
+
+
+def test_an_apply_of_nothing_is_refused(page: httpx2.Client) -> None:
+    seen = page.get(f"{SET}?drain=w1")
+    assert page.post(SET, data=marks(seen.text)).status_code == 400
+
+
+def test_a_long_query_does_not_make_a_page_of_megabytes(page: httpx2.Client) -> None:
+    query = "&".join(f"add={'n' * 60}{number}" for number in range(90))
+    assert len(page.get(f"{SET}?{query}").content) < 300_000

@@ -22,8 +22,8 @@ def test_a_digest_that_sees_nothing_lets_the_late_one_in(page: httpx2.Client, mo
 
 
 def test_a_template_that_does_not_escape_is_seen(page: httpx2.Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = rendering._environment().overlay(autoescape=False)
-    monkeypatch.setattr(rendering, "_environment", lambda: plain)
+    plain = rendering.environment("poise.serve.page").overlay(autoescape=False)
+    monkeypatch.setattr(rendering, "environment", lambda _package: plain)
     with pytest.raises(AssertionError):
         check_page(page.get(f"{JOBS['ShardRing']}/items").text)
 

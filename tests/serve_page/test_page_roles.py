@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from html import escape
+from urllib.parse import unquote
 
 import httpx2
 import pytest
@@ -40,7 +42,8 @@ def logged_in(live: LiveServer, name: str) -> Iterator[httpx2.Client]:
 def test_nobody_sees_anything_without_a_login(guarded: LiveServer, path: str) -> None:
     with guarded.client() as client:
         response = client.get(path)
-        assert (response.status_code, response.headers["location"]) == (303, "/login")
+        login, _, back = response.headers["location"].partition("?back=")
+        assert (response.status_code, login, unquote(back) or "/") == (303, "/login", path)
         assert client.get(path, headers={"HX-Request": "true"}).status_code == 401
 
 
@@ -59,6 +62,31 @@ def test_the_login_says_what_was_wrong_and_lets_in(guarded: LiveServer) -> None:
         assert client.get("/login").headers["location"] == "/"
         assert client.post("/logout", data={}).status_code in (204, 303)
         assert client.get("/").status_code == 303
+
+
+@pytest.mark.parametrize("path", [SET, f"{SET}?drain=w1&add=w%39", "/events?job=orders"])
+def test_a_login_leads_back_to_the_page_that_was_asked_for(guarded: LiveServer, path: str) -> None:
+    with guarded.client(Origin=guarded.url) as client:
+        login = client.get(path).headers["location"]
+        form = f'action="{escape(login)}"'
+        assert form in client.get(login).text
+        refused = client.post(login, data={"token": "wrong"})
+        assert (refused.status_code, form in refused.text) == (401, True), "a wrong token does not lose the way"
+        assert client.post(login, data={"token": "ada"[::-1]}).headers["location"] == path
+        assert client.get(login).headers["location"] == path, "and who is logged in is led there at once"
+        assert client.get(path).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "back", ["//evil.example", "/\\evil.example", "https://evil.example", "/\t/evil.example", "/login"]
+)
+def test_a_login_leads_nowhere_else(guarded: LiveServer, back: str) -> None:
+    with guarded.client(Origin=guarded.url) as client:
+        assert "evil" not in client.get("/login", params={"back": back}).text
+        assert "evil" not in client.post("/login", params={"back": back}, data={"token": "x"}).text
+        made = client.post("/login", params={"back": back}, data={"token": "ada"[::-1]})
+        assert (made.status_code, made.headers["location"]) == (303, "/")
+        assert client.get("/login", params={"back": back}).headers["location"] == "/"
 
 
 def test_an_open_server_says_so(page: httpx2.Client) -> None:

@@ -7,10 +7,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from poise.errors import InvalidSpec
+from poise.jobs.sentences import Happened, in_short, lines_happened
 from poise.model.ownership import Line
 from poise.serve.page.commands import command, plan_command
 from poise.serve.page.rendering import seconds_text
-from poise.serve.page.sentences import Happened, in_short, lines_happened, tell
+from poise.serve.page.sentences import tell
 from poise.serve.page.what_if import Wish, is_plain, read_pairs, read_wish
 
 ZERO = datetime(2026, 11, 15, 20, 0, tzinfo=UTC)
@@ -97,6 +98,8 @@ def test_what_happened_apart_is_told_apart() -> None:
 @pytest.mark.parametrize(
     ("reason", "told"),
     [
+        ("0 items", "The job is written"),
+        ("1 items", "The job is written: 1 item in all"),
         ("16 items", "The job is written: 16 items in all"),
         ("w1 registered, incarnation 1", "w1 joined"),
         ("w1 registered, incarnation 4", "w1 came back, as its incarnation 4"),

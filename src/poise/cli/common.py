@@ -85,6 +85,7 @@ def what_if_options(verb: _Verb) -> _Verb:
             ("--add", "MEMBER", "What if this member joined?"),
             ("--remove", "MEMBER", "What if this member were gone?"),
             ("--drain", "MEMBER", "What if this member were drained?"),
+            ("--undrain", "MEMBER", "What if this member took part again?"),
             ("--weight", "MEMBER=N", "What if this member weighed N?"),
             ("--replicas", "WORKLOAD=N", "What if this workload had N replicas?"),
         )
@@ -179,6 +180,7 @@ def imagined(flags: Mapping[str, tuple[str, ...]]) -> WhatIf | None:
         drain=list(flags["drain"]),
         weights=numbers("--weight", flags["weight"]),
         replicas=numbers("--replicas", flags["replicas"]),
+        undrain=list(flags["undrain"]),
     )
 
 

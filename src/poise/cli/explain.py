@@ -86,12 +86,13 @@ def _of_file(
 def _of_server(
     server: str, name: str, item: str, at: str | None, what_if: WhatIf | None
 ) -> tuple[str, str, Explanation | Told]:
-    """Ask a server; what-ifs and other times are explained here, of the document as the server has it."""
+    """Ask a server; other times are explained here, of the document as the server has it."""
     from poise.cli.remote import Server
     from poise.jobs.planning import explain_document
 
     with Server(server) as asked:
         job = asked.find(name)
-        if at is None and what_if is None:
-            return job.kind, job.name, asked.explain(job, item)
-        return job.kind, job.name, explain_document(asked.document(job), item, moment(at), what_if)
+        if at is None:
+            return job.kind, job.name, asked.explain(job, item, what_if)
+        document, draining = asked.document(job), asked.draining(job)
+        return job.kind, job.name, explain_document(document, item, moment(at), what_if, draining=draining)

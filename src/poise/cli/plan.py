@@ -104,7 +104,7 @@ def _plan_jobs(
             raise click.UsageError(f"a what-if needs one job and there are {len(jobs)}: name it")
         if at is None:
             return [asked.plan(job, what_if) for job in jobs]
-        return [plan_document(asked.document(job), moment(at), what_if) for job in jobs]
+        return [plan_document(asked.document(job), moment(at), what_if, draining=asked.draining(job)) for job in jobs]
 
 
 def show(planned: list[Planned], output: Output, *, everything: bool) -> None:

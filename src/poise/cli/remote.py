@@ -164,6 +164,10 @@ class Server:
         """List the members of a job."""
         return self.pages(job.path("members"), MemberView)
 
+    def draining(self, job: Job) -> list[str]:
+        """Name the members that are drained; the status of a ring does not say it."""
+        return [each.name for each in self.members(job) if each.draining]
+
     def drain(self, job: Job, member: str, *, draining: bool) -> MemberView:
         """Take a member out of service, or back into it."""
         verb = "drain" if draining else "undrain"
@@ -173,9 +177,10 @@ class Server:
         """Ask whether a member may stop."""
         return self._read(self._ask("GET", job.path("members", member, "stoppable")), Stoppable)
 
-    def explain(self, job: Job, item: str) -> Explanation | Told:
-        """Ask why an item is where it is."""
-        response = self._ask("GET", job.path("items", item, "explain"))
+    def explain(self, job: Job, item: str, what_if: WhatIf | None = None) -> Explanation | Told:
+        """Ask why an item is where it is, or would be."""
+        path = job.path("items", item, "explain")
+        response = self._ask("GET", path) if what_if is None else self._ask("POST", path, what_if, needed="viewer")
         counted = "alternatives" not in self._read(response, dict[str, msgspec.Raw])
         return self._read(response, Told) if counted else self._read(response, Explanation)
 

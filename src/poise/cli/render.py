@@ -79,7 +79,8 @@ def columns(rows: Sequence[Sequence[str]], indent: str) -> list[str]:
 
 
 def _cut(lines: list[str], most: int | None, what: str) -> list[str]:
-    if most is None or len(lines) <= most:
+    """Count the lines that are too many; a single one is shown, since its count takes the same room."""
+    if most is None or len(lines) <= most + 1:
         return lines
     return [*lines[:most], f"  … {len(lines) - most} more {what} (all of them: --all, or -o json)"]
 

@@ -96,7 +96,8 @@ def _done(entry: ItemsEntry, summary: JobSummary) -> str:
         return f"done; {summary.items} held, spread {entry.certificate.spread}"
     reasons = list(dict.fromkeys(each.reason for each in entry.unassigned))
     why = f": {', '.join(reasons[:3])}" if reasons else ""
-    return f"done, but {summary.unowned} of {summary.items} have no owner{why}"
+    has = "has" if summary.unowned == 1 else "have"
+    return f"done, but {summary.unowned} of {summary.items} {has} no owner{why}"
 
 
 def _moves(number: int) -> str:

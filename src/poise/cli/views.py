@@ -104,7 +104,7 @@ def _named(item: ItemView) -> str:
 
 
 def _cut(lines: list[str], *, everything: bool) -> list[str]:
-    if everything or len(lines) <= _LINES_MAX:
+    if everything or len(lines) <= _LINES_MAX + 1:
         return lines
     return [*lines[:_LINES_MAX], f"    … {len(lines) - _LINES_MAX} more lines (all of them: --all, or -o json)"]
 

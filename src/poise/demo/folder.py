@@ -12,7 +12,9 @@ import msgspec
 
 from poise.errors import PoiseError
 
-_OWN = ("poise.db*", "work.db*", "demo.json", "logs/*.log")
+_MARK = "demo.json"  # Written before anything else of a demo, and deleted last: where it lies, the rest is a demo's.
+_STORES = ("poise.db*", "work.db*")
+_OWN = (*_STORES, "logs/*.log", f"{_MARK}.new", _MARK)
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -49,8 +51,13 @@ class Folder:
         lock.truncate(0)
         lock.write(str(os.getpid()))
         lock.flush()
-        if self._fresh:
-            self._clear()
+        try:
+            self._check_mark()
+            if self._fresh:
+                self._clear()
+        except BaseException:
+            lock.close()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -58,11 +65,20 @@ class Folder:
         assert self._lock is not None
         self._lock.close()
 
+    def _check_mark(self) -> None:
+        """Refuse a folder with stores that no demo has made: `poise up` keeps its own under the same name."""
+        strange = sorted(path.name for pattern in _STORES for path in self.path.glob(pattern))
+        if strange and not (self.path / _MARK).exists():
+            told = f"{self.path} holds {strange[0]}, which no demo has made"
+            raise PoiseError(f"{told}: name another folder with --folder")
+
     def _clear(self) -> None:
         """Delete what a demo makes, and nothing else that may lie here."""
-        for pattern in _OWN:
-            for path in self.path.glob(pattern):
+        for path in [path for pattern in _OWN for path in self.path.glob(pattern)]:
+            try:
                 path.unlink()
+            except OSError as error:
+                raise PoiseError(f"{path} cannot be deleted: {error.strerror}") from None
 
     @property
     def store(self) -> str:
@@ -81,11 +97,11 @@ class Folder:
     def read(self) -> Kept:
         """Read what the last demo left; where that cannot be read, there was none."""
         with suppress(OSError, msgspec.DecodeError):
-            return msgspec.json.decode((self.path / "demo.json").read_bytes(), type=Kept)
+            return msgspec.json.decode((self.path / _MARK).read_bytes(), type=Kept)
         return Kept()
 
     def write(self, kept: Kept) -> None:
         """Keep something for the next demo: all of it, or nothing."""
-        made = self.path / "demo.json.new"
+        made = self.path / f"{_MARK}.new"
         made.write_bytes(msgspec.json.encode(kept))
-        made.replace(self.path / "demo.json")
+        made.replace(self.path / _MARK)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from functools import cache
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from poise import clock
@@ -20,6 +18,7 @@ from poise.demo.telling import Told, look, tell
 from poise.demo.words import Settled, StepName, Taken
 from poise.errors import Conflict, NotFound, PoiseError
 from poise.serve.facade import JobsApi
+from poise.serve.page.rendering import environment
 from poise.serve.site import Lane
 
 _LOOK_S, _REST_S = 0.4, 60.0
@@ -73,15 +72,19 @@ class Guide:
         last = list(state.taken.values())[-1] if state.taken else None
         nexts = [step for step in STEPS if step.name not in state.done]
         refusal, until_s = self._refused
-        text = _template().render(
-            steps=[(step, step.name in state.done, self._is_back(step)) for step in STEPS],
-            next=nexts[0] if nexts else None,
-            refusal=refusal if clock.boot_s() < until_s else "",
-            told=self._last(last),
-            begun=bool(state.done),
-            step=BY_NAME[last.step] if last is not None else None,
-            broken=[each for each in state.parts if each.state != "running"],
-            work=self._work(),
+        text = (
+            environment("poise.demo")
+            .get_template("strip.html")
+            .render(
+                steps=[(step, step.name in state.done, self._is_back(step)) for step in STEPS],
+                next=nexts[0] if nexts else None,
+                refusal=refusal if clock.boot_s() < until_s else "",
+                told=self._last(last),
+                begun=bool(state.done),
+                step=BY_NAME[last.step] if last is not None else None,
+                broken=[each for each in state.parts if each.state != "running"],
+                work=self._work(),
+            )
         )
         return Markup(text)
 
@@ -108,16 +111,3 @@ class Guide:
     def _work(self) -> tuple[int, int]:
         """Count what the workers have done, and what they were refused."""
         return self._sink.done(), self._sink.refused()
-
-
-@cache
-def _template() -> Template:
-    """Read the template once; every value in it is escaped."""
-    made = Environment(
-        loader=PackageLoader("poise.demo"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return made.get_template("strip.html")

@@ -10,7 +10,7 @@ from typing import Self
 
 import msgspec
 
-from poise.demo.words import FromServer, Order, State, Taken
+from poise.demo.words import LINE_MAX, FromServer, Order, State, Taken
 from poise.errors import Unavailable
 
 _HEARD_S = 3.0
@@ -29,7 +29,8 @@ class Line:
     @classmethod
     async def open(cls, descriptor: int, cut: Callable[[], None]) -> Self:
         """Open the line that this process was given."""
-        return cls(*await asyncio.open_unix_connection(sock=socket.socket(fileno=descriptor)), cut)
+        line = socket.socket(fileno=descriptor)
+        return cls(*await asyncio.open_unix_connection(sock=line, limit=LINE_MAX), cut)
 
     async def listen(self) -> None:
         """Take every state; a parent that is gone takes the server with it."""

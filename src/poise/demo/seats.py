@@ -10,12 +10,12 @@ import asyncio
 import signal
 import socket
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 
 import msgspec
 
 from poise.demo.parts import Part
-from poise.demo.words import FromServer, Loaded, State
+from poise.demo.words import LINE_MAX, FromServer, Loaded, State
 
 _PAUSE_S = 0.5  # The pause before a server that ended by itself is started again.
 
@@ -81,18 +81,21 @@ class Seats:
 
     async def _converse(self, seat: _Seat, ours: socket.socket) -> None:
         """Hear one server until it ends."""
-        reader, seat.writer = await asyncio.open_unix_connection(sock=ours)
-        if seat is self._seats[0]:
+        reader, seat.writer = await asyncio.open_unix_connection(sock=ours, limit=LINE_MAX)
+        if self._is_first(seat):
             self.tell()
         decode = msgspec.json.Decoder(FromServer).decode
-        with suppress(OSError):
+        with closing(seat.writer), suppress(OSError):
             while line := await reader.readline():
                 said = decode(line)
                 if not isinstance(said, Loaded):
                     self._hear(said)
-                elif seat is not self._seats[0]:
+                elif self._seats and not self._is_first(seat):
                     self._seats[0].part.send(signal.SIGTERM)
-        seat.writer.close()
+
+    def _is_first(self, seat: _Seat) -> bool:
+        """Say whether this one answers; one that has ended already sits nowhere."""
+        return self._seats[:1] == [seat]
 
     def _left(self, seat: _Seat) -> None:
         """A server has ended: let the next one begin, or start one where there is none."""

@@ -7,6 +7,8 @@ from typing import Literal
 
 import msgspec
 
+LINE_MAX = 1 << 26  # So long may a line be: a step names every item of a job, and a job may have very many.
+
 StepName = Literal["kill-worker", "freeze-worker", "drain-collector", "change-weight", "restart-server"]
 PartState = Literal["running", "down", "frozen"]
 

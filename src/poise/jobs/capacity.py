@@ -48,6 +48,7 @@ class _Decided(msgspec.Struct, frozen=True):
 def imagine(document: CapacitySplit, what_if: WhatIf) -> CapacitySplit:
     """Give the document of a what-if: other counts, and pools added, taken out or weighted otherwise."""
     spec = document.spec
+    refuse(what_if, ["undrain"], "a pool of a CapacitySplit is up or down, which is seen, not said")
     check_workloads(what_if, [workload.name for workload in spec.workloads])
     if not spec.pools:
         refuse(what_if, ["add", "remove", "drain", "weights"], "this CapacitySplit has no pools")

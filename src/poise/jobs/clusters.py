@@ -23,6 +23,7 @@ from poise.model.replica_division import Cluster
 def imagine(document: ReplicaDivision, what_if: WhatIf) -> ReplicaDivision:
     """Give the document of a what-if; a drained cluster is one that is out of the division."""
     spec = document.spec
+    refuse(what_if, ["undrain"], "a cluster that is out of a division is not drained: it is added again")
     check_members(what_if, [cluster.name for cluster in spec.clusters], "cluster")
     check_workloads(what_if, [workload.name for workload in spec.workloads])
     if spec.strategy == "DynamicWeight":

@@ -29,6 +29,10 @@ LEAD_S = 10.0
 WAKE_MAX_S = 5.0
 
 
+# A member's name, incarnation, whether it is active, draining or leaving, and its weight.
+_Standing = tuple[str, int, bool, bool, bool, int]
+
+
 class Cycle(msgspec.Struct, frozen=True):
     """What one cycle did, in a sentence, and when to look again if nothing wakes it before."""
 
@@ -45,7 +49,7 @@ class _Glance(msgspec.Struct, frozen=True):
 
     job: SetRow
     lines: int
-    standings: tuple[tuple[str, int, bool, bool, int], ...]
+    standings: tuple[_Standing, ...]
     member_due_s: float
     term: int
     now_s: float
@@ -149,9 +153,15 @@ class Coordinator:
             return Applied(0, {"": str(error)})
 
 
-def _standings(members: dict[str, MemberRow], now_s: float) -> tuple[tuple[str, int, bool, bool, int], ...]:
-    judged = ((standing(member, now_s), member.weight) for member in members.values())
-    return tuple(sorted((now.name, now.incarnation, now.active, now.draining, weight) for now, weight in judged))
+def _standings(members: dict[str, MemberRow], now_s: float) -> tuple[_Standing, ...]:
+    """Say how every member stands. One that had vanished and now says that it leaves opens a brake: that is news."""
+    judged = ((standing(member, now_s), member) for member in members.values())
+    return tuple(
+        sorted(
+            (now.name, now.incarnation, now.active, now.draining, member.leaving is not None, member.weight)
+            for now, member in judged
+        )
+    )
 
 
 def _same(known: _Seen, now: _Glance) -> bool:

@@ -15,11 +15,14 @@ from poise.decide.ring import plan_ring
 from poise.errors import Fault, InvalidSpec
 from poise.jobs.entries import ItemsEntry, ItemsView, Planned, Unassigned
 from poise.jobs.waiting import Gate
-from poise.jobs.what_if import WhatIf, check_members, refuse, refuse_drains
+from poise.jobs.what_if import WhatIf, check_members, check_undrains, refuse, refuse_drains
 
 
 class ItemFacts(msgspec.Struct, frozen=True):
-    """What is known of a job of items. A waiting member is late: it keeps what it holds and gets nothing new."""
+    """What is known of a job of items. A waiting member is late: it keeps what it holds and gets nothing new.
+
+    A drained member may be late or gone: it is drained again when it comes back.
+    """
 
     kind: str
     name: str
@@ -44,11 +47,13 @@ def imagine(facts: ItemFacts, what_if: WhatIf) -> ItemFacts:
         refuse(what_if, ["weights"], f"policy {facts.policy} knows no weights")
     check_members(what_if, facts.members, facts.noun)
     refuse_drains(what_if, facts.waiting, "is late: nothing moves from it until it is back or proven dead")
-    gone = set(what_if.remove)
+    check_undrains(what_if, facts.members, facts.draining, facts.noun)
+    gone, back = set(what_if.remove), set(what_if.undrain)
+    drained = dict.fromkeys([*facts.draining, *what_if.drain])
     return msgspec.structs.replace(
         facts,
         members=[member for member in [*facts.members, *what_if.add] if member not in gone],
-        draining=[member for member in dict.fromkeys([*facts.draining, *what_if.drain]) if member not in gone],
+        draining=[member for member in drained if member not in gone and member not in back],
         waiting=[member for member in facts.waiting if member not in gone],
         weights=facts.weights | what_if.weights,
         known=sorted({*facts.known, *facts.members}),
@@ -103,7 +108,7 @@ def explain_items(facts: ItemFacts, item: str) -> Explanation:
         item,
         _ready(facts),
         facts.current,
-        draining=facts.draining,
+        draining=_draining(facts),
         policy="sticky" if facts.policy == "balanced" else facts.policy,
         capacity=facts.capacity or None,
         weights=facts.weights or None,
@@ -114,6 +119,11 @@ def explain_items(facts: ItemFacts, item: str) -> Explanation:
 def _ready(facts: ItemFacts) -> list[str]:
     late = set(facts.waiting)
     return [member for member in facts.members if member not in late]
+
+
+def _draining(facts: ItemFacts) -> list[str]:
+    ready = set(_ready(facts))
+    return [member for member in facts.draining if member in ready]
 
 
 def _frozen(facts: ItemFacts) -> dict[str, str]:
@@ -130,10 +140,10 @@ def _plan(facts: ItemFacts) -> Plan:
     items = [item for item in facts.items if item not in frozen]
     match facts.policy:
         case "ring":
-            return plan_ring(items, _tokens(facts), facts.current, draining=facts.draining)
+            return plan_ring(items, _tokens(facts), facts.current, draining=_draining(facts))
         case "hashed":
             return plan_hashed(
-                items, _ready(facts), facts.current, capacity=facts.capacity or None, draining=facts.draining
+                items, _ready(facts), facts.current, capacity=facts.capacity or None, draining=_draining(facts)
             )
         case _:
             return rebalance(
@@ -142,7 +152,7 @@ def _plan(facts: ItemFacts) -> Plan:
                 facts.current,
                 capacity=facts.capacity or None,
                 weights=facts.weights or None,
-                draining=facts.draining,
+                draining=_draining(facts),
                 seed=f"{facts.kind}/{facts.name}",
             )
 
@@ -156,7 +166,7 @@ def _faults(facts: ItemFacts, plan: Plan) -> list[str]:
         facts.current,
         capacity=facts.capacity or None,
         weights=facts.weights or None,
-        draining=facts.draining,
+        draining=_draining(facts),
         seed=f"{facts.kind}/{facts.name}",
         policy="sticky" if facts.policy == "balanced" else facts.policy,
         tokens=_tokens(facts),

@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from poise.jobs.snapshots import tokens_of
 from poise.model import Document, PartitionSet, ShardRing, TargetPool
 from poise.model.ownership import OWNED, MemberRow, Row, Terms
 from poise.model.partition_set import Node, PartitionRow, PartitionSetStatus
@@ -78,7 +79,7 @@ def _ring(facts: Snapshot) -> ShardRingStatus:
     members = sorted(facts.members.values(), key=lambda member: member.name)
     return ShardRingStatus(
         instances=[
-            Instance(member.name, lease_state(member, facts.job.terms, facts.now_s), facts.job.tokens * member.weight)
+            Instance(member.name, lease_state(member, facts.job.terms, facts.now_s), tokens_of(facts.job, member))
             for member in members
             if member.name in owners or standing(member, facts.now_s).active
         ],

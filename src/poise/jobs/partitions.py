@@ -24,7 +24,7 @@ from poise.decide.partitions import plan_partitions
 from poise.errors import Fault, InvalidSpec
 from poise.jobs.entries import ItemsEntry, ItemsView, Planned, PlannedMove, Told, Unassigned, Waits
 from poise.jobs.waiting import Gate
-from poise.jobs.what_if import WhatIf, check_members, refuse, refuse_drains
+from poise.jobs.what_if import WhatIf, check_members, check_undrains, refuse, refuse_drains
 from poise.model import PartitionSet
 from poise.model.ownership import RELEASING
 from poise.model.partition_set import PartitionRow
@@ -79,8 +79,12 @@ def imagine(known: SetFacts, what_if: WhatIf) -> SetFacts:
     check_members(what_if, [node.name for node in known.nodes], "node", gone=gone)
     refuse_drains(what_if, gone.difference(what_if.add), "is gone: there is nothing to drain")
     nodes = {node.name: node for node in known.nodes}
+    drained = {name for name, node in nodes.items() if node.state is not NodeState.ACTIVE}
+    check_undrains(what_if, nodes, drained, "node")
+    back = [name for name in what_if.undrain if name not in gone]
     nodes |= {name: _joined(nodes.get(name), name) for name in what_if.add}
-    for names, state in ((what_if.drain, NodeState.DRAINING), (what_if.remove, NodeState.GONE)):
+    changes = ((back, NodeState.ACTIVE), (what_if.drain, NodeState.DRAINING), (what_if.remove, NodeState.GONE))
+    for names, state in changes:
         nodes |= {name: msgspec.structs.replace(nodes[name], state=state) for name in names}
     policy = msgspec.structs.replace(known.policy, weights=known.policy.weights | what_if.weights)
     return msgspec.structs.replace(known, nodes=list(nodes.values()), policy=policy)

@@ -24,6 +24,7 @@ from poise.move.heartbeat import standing
 from poise.observe.brake import is_braked, vanished_at_once
 
 BACKOFF_LEASES, BACKOFF_MAX_S = 3, 3600.0
+TOKENS_MAX = 100_000  # Of one member: its weight is what it says itself, and a plan lays every token out.
 
 
 def plan_snapshot(facts: Snapshot, debt: Mapping[str, Fraction] = {}) -> PartitionPlan:
@@ -83,14 +84,19 @@ def _ring_facts(facts: Snapshot, nodes: list[Node], policy: PartitionPolicy) -> 
 
 
 def _homes(facts: Snapshot) -> Homes:
-    """Say how homes are chosen. A member of a ring has the ring's number of tokens for each unit of its weight."""
+    """Say how homes are chosen."""
     job = facts.job
     return Homes(
         policy=job.policy,
-        tokens={member.name: job.tokens * member.weight for member in facts.members.values()},
+        tokens={member.name: tokens_of(job, member) for member in facts.members.values()},
         capacity=job.capacity or None,
         noun="pod" if job.kind == "TargetPool" else "instance",
     )
+
+
+def tokens_of(job: SetRow, member: MemberRow) -> int:
+    """Give a member of a ring the ring's number of tokens for each unit of its weight, up to a bound."""
+    return min(job.tokens * member.weight, TOKENS_MAX)
 
 
 def _node(member: MemberRow, now_s: float) -> Node:

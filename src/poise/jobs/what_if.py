@@ -20,6 +20,7 @@ class WhatIf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     drain: list[Name] = []
     weights: dict[Name, Weight] = {}
     replicas: dict[WorkloadName, Count] = {}
+    undrain: list[Name] = []
 
 
 def refuse(what_if: WhatIf, fields: Iterable[str], why: str) -> None:
@@ -32,6 +33,20 @@ def refuse(what_if: WhatIf, fields: Iterable[str], why: str) -> None:
 def refuse_drains(what_if: WhatIf, members: Collection[str], why: str) -> None:
     """Refuse to drain members for which it would do nothing."""
     faults = [Fault(f"$.drain[{name!r}]", f"{name} {why}") for name in what_if.drain if name in members]
+    if faults:
+        raise InvalidSpec(*faults)
+
+
+def check_undrains(what_if: WhatIf, members: Collection[str], draining: Collection[str], noun: str) -> None:
+    """Refuse to take a member back that is not there, or that is in service."""
+    faults = []
+    for name in what_if.undrain:
+        if name in what_if.drain:
+            faults.append(Fault(f"$.undrain[{name!r}]", f"{name} is drained at the same time"))
+        elif name not in draining:
+            there = name in members
+            why = f"{name} is in service already" if there else f"no {noun} of that name; there are {_listed(members)}"
+            faults.append(Fault(f"$.undrain[{name!r}]", why))
     if faults:
         raise InvalidSpec(*faults)
 

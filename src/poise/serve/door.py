@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import logging
+import re
 import secrets
 import socket
 from collections import OrderedDict
@@ -26,6 +27,7 @@ _SESSIONS_MAX = 1_000
 _LOOK_S = 1.0
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 _LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
+_HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([^:\[\]]*))(?::[0-9]{0,5})?")
 _log = logging.getLogger("poise.door")
 
 
@@ -165,11 +167,10 @@ def _own_names(settings: ServeSettings) -> frozenset[str]:
 
 
 def _bare(host: str) -> str:
-    """Take the port and the brackets from a Host: what matters is the name."""
+    """Take the port and the brackets from a Host: what matters is the name; a port that is no number names nobody."""
     text = host.strip().lower()
-    if text.startswith("["):
-        return text[1:].partition("]")[0]
-    return text.rpartition(":")[0] if text.count(":") == 1 else text
+    found = _HOST.fullmatch(text)
+    return text if found is None else found[1] or found[2]
 
 
 def _who(token: Token) -> Who:

@@ -48,6 +48,7 @@ class JobSummary(View, frozen=True):
     unowned: int = 0
     members: dict[str, int] = {}
     moves_in_flight: int = 0
+    late: Annotated[int, Meta(description="members that hold something and are not heard of in time")] = 0
     spread: int = 0
     problems: list[str] = []
     replicas: int | UnsetType = UNSET
@@ -161,6 +162,9 @@ class JobsApi(Protocol):
 
     def summary(self, kind: str, name: str) -> JobSummary:
         """Say of one job what the list says."""
+
+    def still(self, kind: str, name: str) -> JobsApi:
+        """Keep one job as it is at this instant, to ask several things about it."""
 
     def get(self, kind: str, name: str) -> Stored:
         """Read one document with its live status."""

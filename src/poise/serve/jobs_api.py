@@ -13,9 +13,13 @@ from poise.errors import NotFound, Unavailable, invalid
 from poise.jobs.entries import Planned, Told
 from poise.jobs.planning import explain_document, plan_document
 from poise.jobs.pool.pull import answer_pull
+from poise.jobs.pool.settings import PODS_NOTE, SOURCE_NOTE
 from poise.jobs.series import Series, read_series
 from poise.jobs.snapshots import braking, plan_snapshot
 from poise.jobs.stored import (
+    DOCUMENT,
+    STATUS,
+    TARGETS,
     Stored,
     delete_document,
     known_targets,
@@ -33,12 +37,18 @@ from poise.move.executor import Snapshot, drain_member, pause_set, release_brake
 from poise.move.heartbeat import Stale, Superseded, standing
 from poise.serve import voices
 from poise.serve.facade import HISTORY_MAX, Event, HttpSd, ItemView, JobSummary, MemberView, Stoppable
+from poise.serve.kept import Kept
 from poise.serve.looks import OWNING, Look, is_unowned, look_in
-from poise.serve.parties import estimate_s, member_views, party_views
+from poise.serve.parties import judge_stop, member_views
 from poise.serve.shown import counted_views, hold_back, item_view, sd_group
 from poise.serve.stories import EventReader, read_story
-from poise.serve.summaries import counted_summary, summary_of
+from poise.serve.summaries import Counted, count_job, summary_of
 from poise.stores.base import Store, Transaction
+from poise.stores.memory import MemoryStore
+
+_COUNTS_KEPT, _LISTS_KEPT = 1_000, 2
+_NOTES = (DOCUMENT, STATUS, TARGETS, PODS_NOTE, SOURCE_NOTE)  # All that is shown of a job beside its rows.
+_MOMENT_S = 2.0  # So old a list of items may be: only time that passes changes it without a commit.
 
 
 class StoreJobs:
@@ -58,6 +68,7 @@ class StoreJobs:
         """
         self._store, self._now, self._ready = store, now, ready
         self._events = EventReader(store, now, on_servers)
+        self._counts, self._lists = Kept[Counted](_COUNTS_KEPT), Kept[list[ItemView]](_LISTS_KEPT)
 
     def jobs(self) -> list[JobSummary]:
         """Look at every job in turn; one that was deleted meanwhile is left out."""
@@ -73,11 +84,33 @@ class StoreJobs:
         """Say of one job what the list says."""
         if kind in OWNING:
             return summary_of(self._look(kind, name))
-        stored, paused = self.get(kind, name), self._facts(kind, name).job.paused
-        return counted_summary(stored, self._now(), paused=paused)
+        return self._counted(kind, name).summary
+
+    def _counted(self, kind: str, name: str) -> Counted:
+        """Look at a job that only counts; a division is planned again only where it has changed: time changes none."""
+        where = store_name(kind, name)
+
+        def read(tx: Transaction) -> tuple[str | None, str | None, bool]:
+            job = tx.job()
+            return tx.note(DOCUMENT), tx.note(STATUS), job is not None and job.paused
+
+        mark = self._store.view(where, read)
+        if kind != "ReplicaDivision":
+            return count_job(self.get(kind, name), self._now(), paused=mark[2])
+        return self._counts.get(
+            (kind, name), mark, lambda: count_job(self.get(kind, name), self._now(), paused=mark[2])
+        )
 
     def _revision(self, kind: str, name: str) -> int:
         return self._store.view(store_name(kind, name), lambda tx: revision_in(tx, kind, name))
+
+    def still(self, kind: str, name: str) -> StoreJobs:
+        """Read a job once, for many questions about one instant; what is only counted is read quickly enough."""
+        if kind not in OWNING:
+            return self
+        where, now = store_name(kind, name), self._now()
+        kept = self._store.view(where, lambda tx: MemoryStore.still(where, tx, _NOTES))
+        return StoreJobs(kept, now=lambda: now, ready=self._ready)
 
     def get(self, kind: str, name: str) -> Stored:
         """Read one document with its live status."""
@@ -90,7 +123,7 @@ class StoreJobs:
     def try_put(self, document: Document) -> Planned:
         """Plan the document as people wrote it on what is known of the job; a new job starts from nothing."""
         try:
-            known = self._planable(document.kind, document.metadata.name)
+            known, draining = self._planable(document.kind, document.metadata.name)
         except NotFound:
             # Only the counts of a CapacitySplit are people's to say.
             status = document.status if isinstance(document, CapacitySplit) else type(document.status)()
@@ -99,7 +132,7 @@ class StoreJobs:
         if isinstance(document, TargetPool) and isinstance(known, TargetPool) and document.spec.targets.listed is None:
             spec = msgspec.structs.replace(document.spec, targets=known.spec.targets)
             asked = msgspec.structs.replace(document, spec=spec)
-        return plan_document(msgspec.structs.replace(asked, status=known.status), self._now())
+        return plan_document(msgspec.structs.replace(asked, status=known.status), self._now(), draining=draining)
 
     def delete(self, kind: str, name: str, *, if_match: int | None) -> None:
         """Give a job up."""
@@ -107,23 +140,27 @@ class StoreJobs:
 
     def plan(self, kind: str, name: str, what_if: WhatIf | None) -> Planned:
         """Plan a job as it is, or as a what-if; what a pause holds back says so."""
-        planned = plan_document(self._planable(kind, name), self._now(), what_if)
-        facts = self._facts(kind, name)
-        if not facts.job.paused:
+        document, draining = self._planable(kind, name)
+        planned = plan_document(document, self._now(), what_if, draining=draining)
+        job = self._store.view(store_name(kind, name), lambda tx: tx.job())
+        if job is None or not job.paused:
             return planned
+        facts = self._facts(kind, name)
         return hold_back(planned, {each.name for each in facts.members.values() if standing(each, facts.now_s).active})
 
     def explain(self, kind: str, name: str, item: str, what_if: WhatIf | None = None) -> Explanation | Told:
         """Say why an item is where it is."""
         self.item(kind, name, item)
-        return explain_document(self._planable(kind, name), item, self._now(), what_if)
+        document, draining = self._planable(kind, name)
+        return explain_document(document, item, self._now(), what_if, draining=draining)
 
-    def _planable(self, kind: str, name: str) -> Document:
-        """Give the document that can be planned: a pool with the targets that its source last listed."""
+    def _planable(self, kind: str, name: str) -> tuple[Document, list[str]]:
+        """Give the document that can be planned, a pool with the targets that were last listed; and who drains."""
 
-        def read(tx: Transaction) -> Document:
+        def read(tx: Transaction) -> tuple[Document, list[str]]:
             document = read_in(tx, kind, name, self._now()).document
-            return known_targets(tx, document) if isinstance(document, TargetPool) else document
+            draining = sorted(each.name for each in tx.members().values() if each.draining)
+            return known_targets(tx, document) if isinstance(document, TargetPool) else document, draining
 
         return self._store.view(store_name(kind, name), read)
 
@@ -137,8 +174,19 @@ class StoreJobs:
         ]
 
     def _items(self, kind: str, name: str) -> list[ItemView]:
+        """List all items; whoever reads them page by page asks for the same list again and again."""
         if kind not in OWNING:
             return counted_views(self.get(kind, name).document)
+
+        def read(tx: Transaction) -> float:
+            revision_in(tx, kind, name)
+            return tx.now_s // _MOMENT_S
+
+        version = self._store.version()
+        mark = (version, self._store.view(store_name(kind, name), read))
+        return self._lists.get((kind, name), mark, lambda: self._listed(kind, name))
+
+    def _listed(self, kind: str, name: str) -> list[ItemView]:
         facts = self._facts(kind, name)
         lacking = any(is_unowned(row, facts) for row in facts.rows.values())
         reasons = plan_snapshot(facts).unowned if lacking else {}
@@ -179,7 +227,7 @@ class StoreJobs:
         """List the members of a job; those that are long gone and hold nothing are left out."""
         if kind in OWNING:
             return member_views(self._look(kind, name))
-        return party_views(self.get(kind, name).document)
+        return self._counted(kind, name).members
 
     def series(self, kind: str, name: str) -> Series:
         """Read the history of a job: what was counted of it over time."""
@@ -198,7 +246,7 @@ class StoreJobs:
         if kind in OWNING:
             views = member_views(self._look(kind, name), everybody=True)
         else:
-            views = party_views(self.get(kind, name).document)
+            views = self._counted(kind, name).members
         found = next((each for each in views if each.name == member), None)
         if found is None:
             raise NotFound(f"{kind} {name} has no member {member!r}")
@@ -207,22 +255,7 @@ class StoreJobs:
     def stoppable(self, kind: str, name: str, member: str) -> Stoppable:
         """Say whether a member may stop now without anybody missing it."""
         view = self._one_member(kind, name, member)
-        if kind not in OWNING:
-            return Stoppable(ok=not view.load, reasons=[f"it holds {view.load} replicas"] if view.load else [])
-        facts = self._facts(kind, name)
-        others = [each for each in facts.members.values() if each.name != member and standing(each, facts.now_s).takes]
-        reasons = []
-        if view.load:
-            reasons.append(f"it holds {view.load} item{'' if view.load == 1 else 's'}")
-        if view.load and not view.draining:
-            reasons.append("it is not draining: nothing leaves it")
-        if view.load and facts.job.paused:
-            reasons.append("the job is paused: nothing moves")
-        if view.load and not others:
-            reasons.append("no other member can take its items")
-        if view.reserved:
-            reasons.append(f"{view.reserved} more are on their way to it")
-        return Stoppable(ok=not reasons, reasons=reasons, estimate_s=estimate_s(view, facts) if others else None)
+        return judge_stop(view, self._facts(kind, name) if kind in OWNING else None)
 
     def pause(self, kind: str, name: str, *, paused: bool, everything: bool) -> Stored:
         """Hold the moves of a job back, or let them go on, also past a brake that holds; kept in the store."""
@@ -253,7 +286,7 @@ class StoreJobs:
         if speaks:
             answer = self._store.transact(store_name("TargetPool", pool), lambda tx: answer_pull(tx, pool, pod))
             return [HttpSd(each.targets, each.labels) for each in answer]
-        document = self._planable("TargetPool", pool)
+        document, _ = self._planable("TargetPool", pool)
         assert isinstance(document, TargetPool)
         facts = self._facts("TargetPool", pool)
         if pod not in {*facts.members, *(each.name for each in document.spec.pods.endpoints or [])}:

@@ -20,6 +20,7 @@ OWNING = ("PartitionSet", "ShardRing", "TargetPool")
 # Members are kept for ever, so that their incarnations only grow. Whoever looks for one that failed looks within a day;
 # older ones are names of containers that will not come again, and would hide the others.
 FORGOTTEN_S = 86_400.0
+LATE_PART = 0.6  # Members speak three times in a lease: who was silent for so much of it has missed one, and is late.
 
 
 class Look(msgspec.Struct, frozen=True, dict=True):

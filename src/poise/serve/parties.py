@@ -8,17 +8,15 @@ from fractions import Fraction
 from math import ceil, floor
 
 from poise.decide.shares import fair_shares
-from poise.errors import InvalidSpec
 from poise.hold.settings import BEATS_PER_LEASE
-from poise.jobs.clusters import plan_clusters
-from poise.jobs.entries import DivisionEntry
+from poise.jobs.entries import DivisionEntry, Planned
 from poise.model import CapacitySplit, Document, ReplicaDivision
 from poise.model.ownership import MemberRow, is_wanted
 from poise.move.executor import Snapshot
 from poise.move.heartbeat import standing
-from poise.serve.facade import MemberView
+from poise.serve.facade import MemberView, Stoppable
 from poise.serve.looks import Look, is_unowned
-from poise.serve.shown import counted_views
+from poise.serve.shown import counted, counted_views
 
 Bounds = tuple[int | None, int | None]
 _BY_HASH = ("ring", "hashed")
@@ -85,7 +83,7 @@ def _shared(facts: Snapshot) -> int:
     return sum(row.owner is None or not is_unowned(row, facts) or row.target is not None for row in wanted)
 
 
-def party_views(document: Document) -> list[MemberView]:
+def party_views(document: Document, planned: Planned | None) -> list[MemberView]:
     """Show clusters and pools with the replicas that they hold in all; a cluster also with its exact share."""
     held: Counter[str] = Counter()
     for each in counted_views(document):
@@ -94,7 +92,7 @@ def party_views(document: Document) -> list[MemberView]:
         names = [pool.name for pool in document.spec.pools] or ["onDemand", "spot"]
         return [MemberView(name=name, state="ready", load=held[name]) for name in names]
     assert isinstance(document, ReplicaDivision)
-    exact = _exact(document)
+    exact = _exact(planned)
     return [
         MemberView(
             name=each.name,
@@ -110,17 +108,34 @@ def party_views(document: Document) -> list[MemberView]:
     ]
 
 
-def _exact(document: ReplicaDivision) -> dict[str, Fraction]:
+def _exact(planned: Planned | None) -> dict[str, Fraction]:
     """Read the exact shares out of the plan; a document that cannot be planned has none."""
-    try:
-        entry = plan_clusters(document).entry
-    except InvalidSpec:
+    if planned is None:
         return {}
-    assert isinstance(entry, DivisionEntry)
-    return {name: Fraction(total.exact) for name, total in entry.totals.items()}
+    assert isinstance(planned.entry, DivisionEntry)
+    return {name: Fraction(total.exact) for name, total in planned.entry.totals.items()}
 
 
-def estimate_s(view: MemberView, facts: Snapshot) -> float:
+def judge_stop(view: MemberView, facts: Snapshot | None) -> Stoppable:
+    """Say whether a member may stop now without anybody missing it; of what only counts there are no facts."""
+    if facts is None:
+        return Stoppable(ok=not view.load, reasons=[f"it holds {counted(view.load, 'replica')}"] if view.load else [])
+    others = [each for each in facts.members.values() if each.name != view.name and standing(each, facts.now_s).takes]
+    reasons = []
+    if view.load:
+        reasons.append(f"it holds {counted(view.load, 'item')}")
+    if view.load and not view.draining:
+        reasons.append("it is not draining: nothing leaves it")
+    if view.load and facts.job.paused:
+        reasons.append("the job is paused: nothing moves")
+    if view.load and not others:
+        reasons.append("no other member can take its items")
+    if view.reserved:
+        reasons.append(f"{view.reserved} more {'is on its' if view.reserved == 1 else 'are on their'} way to it")
+    return Stoppable(ok=not reasons, reasons=reasons, estimate_s=_estimate_s(view, facts) if others else None)
+
+
+def _estimate_s(view: MemberView, facts: Snapshot) -> float:
     """Estimate how long a drain takes: rounds of as many moves as may be in flight, two heartbeats each."""
     at_once = facts.job.guards.per_source_max or facts.job.guards.moves_in_flight_max or view.load or 1
     rounds = -(-(view.load + view.reserved) // at_once)

@@ -73,3 +73,8 @@ def sd_group(pool: str, target: Target) -> HttpSd:
     """Show one target as Prometheus reads it."""
     meta = {"__meta_poise_pool": pool, "__meta_poise_target": target.name}
     return HttpSd([target.address or target.name], {**target.labels, **meta})
+
+
+def counted(number: int, noun: str) -> str:
+    """Count something: 1 item, 2 items."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
+from math import inf
 
 from poise.errors import invalid
 from poise.jobs.stored import SERVERS
@@ -11,7 +13,8 @@ from poise.model.ownership import Line
 from poise.serve.facade import ORIGIN, Event
 from poise.stores.base import Store
 
-_WIDER = 8  # The lines of one item lie far apart: each window back in time is so many times wider than the last.
+_WIDER = 8  # What is looked for lies far apart: each window back in time is so many times wider than the last.
+_PAGE = 1_000  # So many lines are read at once.
 
 
 def read_story(store: Store, where: str, item: str | None, after: int | None, most: int, *, newest: bool) -> list[Line]:
@@ -44,22 +47,54 @@ class EventReader:
     def read(self, after: str | None, most: int) -> list[Event]:
         """Read events after an id, or with None the newest ones; those of the servers themselves are nobody's."""
         if after is None:
-            return self.read(f"{max(0, self._store.version() - most)}.0", most)
+            return self._events(self._newest(most))
         cursor = _cursor(after)
         while lines := self._store.events(cursor, most):
             shown = [line for line in lines if line.set != SERVERS]
-            if self._on_servers is not None:
-                for line in lines:
-                    if line.set == SERVERS:
-                        self._on_servers(line)
+            self._tell_servers(lines)
             if shown:
-                if self._zero is None:
-                    now_s = self._store.view(shown[0].set, lambda tx: tx.now_s)
-                    self._zero = self._now() - timedelta(seconds=now_s)
-                zero = self._zero
-                return [self._event(line, zero) for line in shown]
+                return self._events(shown)
             cursor = (lines[-1].version, lines[-1].number)
         return []
+
+    def _newest(self, most: int) -> list[Line]:
+        """Look back, further and further: one commit may have written more lines than anybody reads, or none."""
+        found: deque[Line] = deque()
+        end, width = self._store.version() + 1, 1
+        below: float = inf  # What was committed since then is newer still.
+        while end > 0 and len(found) < most:
+            begin = max(0, end - width)
+            window, servers = deque[Line](maxlen=most - len(found)), list[Line]()
+            for line in self._between(begin, below):
+                (servers if line.set == SERVERS else window).append(line)
+            # The newest first: whoever listens never takes an old line for the last word.
+            self._tell_servers(reversed(servers))
+            found.extendleft(reversed(window))
+            below = end = begin
+            width *= _WIDER
+        return list(found)
+
+    def _between(self, begin: int, below: float) -> Iterator[Line]:
+        """Read the lines of all commits from one version on, up to another."""
+        cursor = (begin, 0)
+        while lines := self._store.events(cursor, _PAGE):
+            yield from (line for line in lines if line.version < below)
+            cursor = (lines[-1].version, lines[-1].number)
+            if lines[-1].version >= below:
+                return
+
+    def _tell_servers(self, lines: Iterable[Line]) -> None:
+        if self._on_servers is not None:
+            for line in lines:
+                if line.set == SERVERS:
+                    self._on_servers(line)
+
+    def _events(self, lines: list[Line]) -> list[Event]:
+        if lines and self._zero is None:
+            now_s = self._store.view(lines[0].set, lambda tx: tx.now_s)
+            self._zero = self._now() - timedelta(seconds=now_s)
+        zero = self._zero
+        return [self._event(line, zero) for line in lines] if zero is not None else []
 
     def _event(self, line: Line, zero: datetime) -> Event:
         kind = self._kinds.get(line.set)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 
 import msgspec
 
-from poise.jobs.pool.pull import forget_asking
+from poise.jobs.pool.pull import count_asking
 from poise.jobs.pool.settings import PODS_NOTE, SOURCE_NOTE, PoolDocument, endpoints_of, read_document
 from poise.jobs.pool.sources import LISTED, LastList
 from poise.jobs.pool.speaking import Said, renew, speak_for
@@ -65,7 +65,7 @@ def adopt(tx: Transaction, name: str, text: str | None, last: LastList | None) -
     _drain(tx, name, before, notes)
     for pod, note in notes.items():
         if note.former and (pod not in before or before[pod].former != note.former):
-            forget_asking(tx, pod)
+            count_asking(tx, pod, note)
     if notes != before:
         tx.write_note(PODS_NOTE, write_notes(notes))
     return Adopted(document, after, notes)

@@ -5,7 +5,7 @@ has taken the answer before. So the first asking after a request is "releasing",
 was gone is given nothing and not counted alive until it has asked twice, for the same reason.
 
 A pool whose delivery has changed: a pod is given nothing before its former place is free, and one that fetched before
-is answered nothing until it has asked twice; then its collector is driven.
+is answered nothing; once it has asked twice its collector is driven, and whoever still asks gets nothing for good.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def answer_pull(tx: Transaction, pool: str, pod: str) -> list[HttpSd]:
     fetches, note = _check_pod(tx, pool, pod), read_notes(tx.note(PODS_NOTE)).get(pod, PodNote(kind="pull"))
     if note.kind == "pull" and fetches and not note.former:
         _speak(tx, name, pod)
-    elif fetches or note.kind == "pull" or note.former:
+    elif fetches or note.kind == "pull" or note.former or _has_fetched(tx, pod, note):
         return _leave(tx, name, pod, note)  # The document has changed, and who delivered before has not ended yet.
     rights = read_rights(tx, pod)
     return [_group(pool, target) for target in _targets(tx) if target.name in rights.own]
@@ -60,7 +60,7 @@ def _speak(tx: Transaction, name: str, pod: str) -> None:
 def _leave(tx: Transaction, name: str, pod: str, note: PodNote) -> list[HttpSd]:
     """Answer nothing, and note how often one that shall fetch no more has asked; it is alive while it asks."""
     if note.former.startswith("pull") and not has_asked_twice(tx, pod):
-        tx.write_note(_left(pod), "asked twice" if tx.note(_left(pod)) else "asked once")
+        tx.write_note(_left(pod), "asked twice" if tx.note(_left(pod)) == "asked once" else "asked once")
         renew(tx, name, pod)
     return []
 
@@ -70,10 +70,16 @@ def has_asked_twice(tx: Transaction, pod: str) -> bool:
     return tx.note(_left(pod)) == "asked twice"
 
 
-def forget_asking(tx: Transaction, pod: str) -> None:
-    """Begin to count anew."""
-    if tx.note(_left(pod)) is not None:
-        tx.write_note(_left(pod), None)
+def _has_fetched(tx: Transaction, pod: str, note: PodNote) -> bool:
+    """Say whether a pod that is driven now has fetched before: what it is given would be collected twice."""
+    return note.kind != "pull" and tx.note(_left(pod)) is not None
+
+
+def count_asking(tx: Transaction, pod: str, note: PodNote) -> None:
+    """Begin to count anew where a pod shall fetch no more; forget it where it was driven before."""
+    begun = "not asked yet" if note.former.startswith("pull") else None
+    if tx.note(_left(pod)) != begun:
+        tx.write_note(_left(pod), begun)
 
 
 def _left(pod: str) -> str:

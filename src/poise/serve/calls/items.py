@@ -63,9 +63,15 @@ def _story(site: Site, ask: Ask, item: str | None) -> Answer:
 
 
 def pod_targets(site: Site, ask: Ask) -> Answer:
-    """List a pod's targets; whoever may only look is not the pod, and no sign of its life."""
-    speaks = ask.who.role in ("operator", "member")
+    """List a pod's targets; whoever may only look is not the pod, and no sign of its life; nor is any browser."""
+    speaks = ask.who.role in ("operator", "member") and not _is_browser(ask)
     return Answer(value=site.api.pod_targets(ask.names["name"], ask.names["pod"], speaks=speaks))
+
+
+def _is_browser(ask: Ask) -> bool:
+    """Say whether a browser asks. What it is made to get by another site would count as the pod's own word."""
+    said = ask.headers
+    return "sec-fetch-site" in said or said.get("user-agent", "").startswith("Mozilla/")
 
 
 def _is_its_pool(its: str, names: Mapping[str, str]) -> bool:

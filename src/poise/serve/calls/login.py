@@ -11,8 +11,9 @@ from msgspec import Meta
 from poise.errors import invalid
 from poise.serve.asking import Answer, Ask
 from poise.serve.bodies import Nothing, read_json
-from poise.serve.call import Call, Shown
+from poise.serve.call import Call, Parameter, Shown
 from poise.serve.door import COOKIE
+from poise.serve.leading_back import HOME, own_path
 from poise.serve.site import Site
 
 Shape = TypeVar("Shape")
@@ -28,14 +29,14 @@ class Login(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def log_in(site: Site, ask: Ask) -> Answer:
     """Make a session."""
     value = site.door.log_in(_said(ask, Login).token.strip())
-    return _answer(ask, value, int(site.settings.session_s))
+    return _answer(ask, value, int(site.settings.session_s), own_path(ask.query.get("back", HOME)))
 
 
 def log_out(site: Site, ask: Ask) -> Answer:
     """End a session."""
     _said(ask, Nothing)
     site.door.log_out(ask.headers.get("cookie", ""))
-    return _answer(ask, "", 0)
+    return _answer(ask, "", 0, HOME)
 
 
 def _said(ask: Ask, shape: type[Shape]) -> Shape:
@@ -49,12 +50,12 @@ def _said(ask: Ask, shape: type[Shape]) -> Shape:
     return read_json(msgspec.json.encode(dict(fields)), shape)
 
 
-def _answer(ask: Ask, value: str, age_s: int) -> Answer:
-    """Set the cookie; a browser that sent a form is led to the page."""
+def _answer(ask: Ask, value: str, age_s: int, back: str) -> Answer:
+    """Set the cookie; a browser that sent a form is led to the page that it came for."""
     secure = "; Secure" if ask.secure else ""
     cookie = f"{COOKIE}={value}; Path=/; Max-Age={age_s}; HttpOnly; SameSite=Strict{secure}"
     if _is_form(ask):
-        return Answer(status=303, value=b"", headers={"Set-Cookie": cookie, "Location": "/"}, media="text/plain")
+        return Answer(status=303, value=b"", headers={"Set-Cookie": cookie, "Location": back}, media="text/plain")
     return Answer(status=204, headers={"Set-Cookie": cookie})
 
 
@@ -73,6 +74,7 @@ CALLS = (
         does="Log in with a token: the answer sets a cookie",
         handle=log_in,
         role="open",
+        query=(Parameter("back", "the path of this server that a form leads to; anything else leads to the overview"),),
         body=Login,
         body_media=("application/json", FORM),
         answers=_ANSWERS,

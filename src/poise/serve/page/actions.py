@@ -33,6 +33,8 @@ def read_seen(form: dict[str, str]) -> Seen:
 
 def apply_wish(api: JobsApi, kind: str, name: str, wish: Wish, seen: Seen, server: str, now: datetime) -> Preview:
     """Do what was previewed, on the condition that the preview is still the same."""
+    if not wish.is_any:
+        raise invalid("?", "nothing is asked for: look at a plan first")
     shown = preview(imagine_job(api, kind, name, wish, now), wish, server)
     if (shown.revision, shown.digest) != (seen.revision, seen.digest):
         raise Moved("the world has moved since you looked: nothing was done; this is the plan now")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import reduce
-
 import msgspec
 
 from poise.jobs import capacity, clusters
@@ -97,24 +95,3 @@ def _of_split(document: CapacitySplit, wish: Wish) -> Change:
     after = capacity.imagine(document, asked.what_if or WhatIf())
     down = [Obstacle(f"Poise sees by itself when {each} is down; take it out with a remove") for each in wish.drain]
     return _changed(document, wish, after, *down)
-
-
-def returned(document: Document, members: tuple[str, ...]) -> Document:
-    """Give the document as it would be known if members took part again: the look before an undrain."""
-    return reduce(_returned, members, document)
-
-
-def _returned(document: Document, member: str) -> Document:
-    if isinstance(document, PartitionSet):
-        nodes = [
-            msgspec.structs.replace(each, state="active") if each.name == member else each
-            for each in document.status.nodes
-        ]
-        return msgspec.structs.replace(document, status=msgspec.structs.replace(document.status, nodes=nodes))
-    if isinstance(document, TargetPool):
-        pods = [
-            msgspec.structs.replace(each, state="ready") if each.name == member else each
-            for each in document.status.members
-        ]
-        return msgspec.structs.replace(document, status=msgspec.structs.replace(document.status, members=pods))
-    return document

@@ -36,7 +36,7 @@ def mood_of(job: JobSummary) -> str:
     if job.unowned or job.problems:
         return "bad"
     pending = 0 if job.pending is UNSET else job.pending
-    return "wait" if job.paused or job.moves_in_flight or pending else "good"
+    return "wait" if job.paused or job.moves_in_flight or job.late or pending else "good"
 
 
 MOOD_WORDS = {"bad": "look here", "wait": "under way", "good": "all well"}

@@ -14,7 +14,7 @@ def command(*words: str) -> str:
 
 def plan_command(job: str, wish: Wish, server: str) -> str:
     """Give the command that shows the same plan."""
-    flags = [(f"--{key}", value) for key in ("add", "remove", "drain") for value in getattr(wish, key)]
+    flags = [(f"--{key}", value) for key in ("add", "remove", "drain", "undrain") for value in getattr(wish, key)]
     flags += [("--weight", f"{name}={number}") for name, number in wish.weight.items()]
     flags += [("--replicas", f"{name}={number}") for name, number in wish.replicas.items()]
     return command("plan", job, *(word for pair in flags for word in pair), "--server", server)

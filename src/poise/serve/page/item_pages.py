@@ -11,6 +11,7 @@ from starlette.responses import Response
 from poise.decide.explain import Explanation
 from poise.errors import InvalidSpec, NotFound, invalid
 from poise.jobs.entries import Told
+from poise.jobs.sentences import lines_happened
 from poise.model.ownership import GENERATION, Line
 from poise.serve.facade import ItemView, JobsApi
 from poise.serve.page.commands import command
@@ -18,7 +19,7 @@ from poise.serve.page.job_page import job_names, job_path
 from poise.serve.page.looking import draw_story
 from poise.serve.page.pictures.ink import natural
 from poise.serve.page.rendering import path_text
-from poise.serve.page.sentences import lines_happened, tell
+from poise.serve.page.sentences import tell
 from poise.serve.page.visiting import Parts, Visit, answer
 from poise.serve.page.words import ITEMS, MEMBERS
 

@@ -8,6 +8,7 @@ import msgspec
 from starlette.responses import RedirectResponse, Response
 
 from poise.errors import Conflict, NotFound
+from poise.jobs.sentences import in_short, lines_happened
 from poise.model import KINDS, CapacitySplit, Document, ReplicaDivision, ShardRing, TargetPool
 from poise.serve.facade import JobsApi, MemberView, Stoppable
 from poise.serve.page.actions import Moved, apply_wish, read_seen
@@ -18,7 +19,7 @@ from poise.serve.page.pictures.ink import natural
 from poise.serve.page.pictures.seen import Look
 from poise.serve.page.previews import Preview, imagine_job, preview
 from poise.serve.page.rendering import path_text
-from poise.serve.page.sentences import Sentence, in_short, lines_happened, tell
+from poise.serve.page.sentences import Sentence, tell
 from poise.serve.page.series_shown import series_shown
 from poise.serve.page.visiting import Parts, Visit, answer
 from poise.serve.page.what_if import Wish, is_plain, read_wish

@@ -25,15 +25,16 @@ __all__ = ["LoadChange", "Look", "PlanLine", "PlanText", "draw_story", "look", "
 
 def look(api: JobsApi, kind: str, name: str, what_if: WhatIf | None, now: datetime) -> Look:
     """Read a job once, for all that its page shows; a what-if that is impossible is told, not raised."""
-    stored = api.get(kind, name)
-    planned, refused = _plan(api, kind, name, what_if)
+    seen = api.still(kind, name)
+    stored = seen.get(kind, name)
+    planned, refused = _plan(seen, kind, name, what_if)
     return Look(
         kind=kind,
         name=name,
         stored=stored,
-        summary=api.summary(kind, name),
-        items=api.items(kind, name, member=None, state=None),
-        members=api.members(kind, name),
+        summary=seen.summary(kind, name),
+        items=seen.items(kind, name, member=None, state=None),
+        members=seen.members(kind, name),
         planned=planned,
         refused=refused,
         what_if=what_if,

@@ -6,12 +6,10 @@ import threading
 from collections import deque
 from datetime import datetime, timedelta
 
-from poise.serve.facade import Event, JobsApi
+from poise.serve.facade import ORIGIN, Event, JobsApi
 
 KEPT = 1_000
-_ENOUGH, _PAGE = 300, 1_000
-# Events are found by the version of the store and read forwards: each window back is so many times wider.
-_FIRST, _WIDER = 64, 16
+_PAGE, _PAGES_MAX = 1_000, 3
 
 
 class Newest:
@@ -25,12 +23,12 @@ class Newest:
         self._zero: datetime | None = None
 
     def read(self, api: JobsApi) -> list[Event]:
-        """Read the newest events, oldest first: enough of them to fill a page, or all that there are."""
+        """Read the newest events, oldest first: so many as are kept, or all that there are."""
         with self._lock:
-            if self._last:
-                self._read_on(api)
-            else:
-                self._begin(api)
+            if not self._last:
+                self._kept.extend(api.events(None, KEPT))
+                self._last = self._kept[-1].id if self._kept else ORIGIN
+            self._read_on(api)
             return list(self._kept)
 
     def zero(self, api: JobsApi) -> datetime | None:
@@ -41,20 +39,14 @@ class Newest:
                 self._zero = events[-1].at - timedelta(seconds=events[-1].line.at_s)
         return self._zero
 
-    def _begin(self, api: JobsApi) -> None:
-        """Look back, further and further, until there is enough."""
-        version, window = api.wait(-1, 0.0), _FIRST
-        while True:
-            begin = max(0, version - window)
-            self._kept.clear()
-            self._last = f"{begin}.0"
-            self._read_on(api)
-            if begin == 0 or len(self._kept) >= _ENOUGH:
-                return
-            window *= _WIDER
-
     def _read_on(self, api: JobsApi) -> None:
-        """Read to the end, and keep the last ones: one commit may have written more lines than anybody reads."""
-        while page := api.events(self._last, _PAGE):
+        """Read what has come since; whoever has not looked for long begins anew: what lies between is not kept."""
+        for _ in range(_PAGES_MAX):
+            page = api.events(self._last, _PAGE)
+            if not page:
+                return
             self._kept.extend(page)
             self._last = page[-1].id
+        self._kept.clear()
+        self._kept.extend(api.events(None, KEPT))
+        self._last = self._kept[-1].id if self._kept else self._last

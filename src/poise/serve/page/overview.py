@@ -8,12 +8,13 @@ import msgspec
 from msgspec import UNSET
 from starlette.responses import Response
 
+from poise.jobs.sentences import in_short
 from poise.model import KINDS
 from poise.serve.facade import Event, JobSummary
 from poise.serve.page.chips import MOOD_GLYPHS, MOOD_WORDS, mood_of, rank_of
 from poise.serve.page.job_page import job_path
 from poise.serve.page.rendering import counted
-from poise.serve.page.sentences import happened, in_short, tell
+from poise.serve.page.sentences import happened, tell
 from poise.serve.page.visiting import Parts, Visit, answer
 from poise.serve.page.words import ABOUT, ITEMS, MEMBERS
 

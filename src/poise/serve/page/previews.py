@@ -9,12 +9,10 @@ from datetime import datetime
 import msgspec
 
 from poise.documents import dump, write_yaml
-from poise.errors import InvalidSpec
 from poise.jobs.entries import CapacityEntry, DivisionEntry, ItemsEntry, Planned
-from poise.jobs.planning import plan_document
-from poise.model import Document, Target, TargetPool, Targets
+from poise.model import Document
 from poise.serve.facade import JobsApi
-from poise.serve.page.changes import Change, Obstacle, change_of, returned
+from poise.serve.page.changes import Change, Obstacle, change_of
 from poise.serve.page.commands import apply_command, doing_commands, plan_command
 from poise.serve.page.looking import look
 from poise.serve.page.pictures.seen import Look
@@ -22,10 +20,10 @@ from poise.serve.page.rendering import brief
 from poise.serve.page.what_if import Wish
 from poise.serve.shown import hold_back
 
+_PARTS_MAX = 12  # Each part that can be taken out repeats the whole query: a few keep the page small.
 _SHOWN_MAX = 20_000  # A longer document is not printed into the page: people have it in a file.
 _FAULT = re.compile(r"\$\.(?P<field>\w+)(?:\[(?:\d+|'(?P<name>[^']*)')\])?: (?P<why>.*)")
 _GONE = ("gone", "dead", "orphaned")
-_OWNING = ("PartitionSet", "ShardRing", "TargetPool")
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -60,24 +58,10 @@ def imagine_job(api: JobsApi, kind: str, name: str, wish: Wish, now: datetime) -
     seen = look(api, kind, name, wish.what_if, now)
     if seen.planned is None:
         return seen
-    if wish.undrain:
-        return msgspec.structs.replace(seen, planned=_plan_returned(seen, wish))
     if wish.pause:
         alive = {each.name for each in seen.members if each.state not in _GONE}
         return msgspec.structs.replace(seen, planned=hold_back(seen.planned, alive))
     return msgspec.structs.replace(seen, planned=_let_go(seen.planned)) if wish.resume else seen
-
-
-def _plan_returned(seen: Look, wish: Wish) -> Planned | None:
-    """Plan the job with members back in service; a pool whose targets are listed elsewhere is planned by its items."""
-    document = returned(seen.stored.document, wish.undrain)
-    if isinstance(document, TargetPool) and document.spec.targets.listed is None:
-        listed = Targets(listed=[Target(name=each.item) for each in seen.items])
-        document = msgspec.structs.replace(document, spec=msgspec.structs.replace(document.spec, targets=listed))
-    try:
-        return plan_document(document, seen.now)
-    except InvalidSpec:
-        return seen.planned
 
 
 def _let_go(planned: Planned) -> Planned:
@@ -108,9 +92,9 @@ def preview(seen: Look, wish: Wish, server: str) -> Preview:
         commands.append(_written(change.document, server))
     parts = _parts(wish)
     return Preview(
-        title=f"What if {_joined([part.text for part in parts])}?",
+        title=f"What if {_joined(_few([part.text for part in parts]))}?",
         verb=_verb(wish),
-        parts=parts,
+        parts=parts[:_PARTS_MAX],
         plan=plan_command(job, wish, server) if wish.what_if else "",
         commands=commands,
         obstacles=change.obstacles,
@@ -132,11 +116,6 @@ def _refusals(seen: Look, wish: Wish) -> list[str]:
     """Say why a wish makes no sense for the job as it is."""
     found = [_in_words(line) for line in seen.refused.splitlines()] if wish.what_if else []
     states = {each.name: each for each in seen.members}
-    for name in wish.undrain:
-        if seen.kind not in _OWNING or name not in states:
-            found.append(f"undrain {name}: there is no member of that name")
-        elif not states[name].draining:
-            found.append(f"undrain {name}: it is in service already")
     found += [
         f"drain {name}: it is draining already" for name in wish.drain if name in states and states[name].draining
     ]
@@ -146,7 +125,7 @@ def _refusals(seen: Look, wish: Wish) -> list[str]:
         found.append("the job is paused already")
     elif wish.resume and not seen.summary.paused and not any("brake" in each for each in seen.summary.problems):
         found.append("the job is not paused")
-    if wish.what_if and (wish.undrain or wish.pause or wish.resume):
+    if msgspec.structs.replace(wish, undrain=()).what_if and (wish.undrain or wish.pause or wish.resume):
         found.append("undrain, pause and resume are done on their own: take the other parts out first")
     return found
 
@@ -176,16 +155,19 @@ def _parts(wish: Wish) -> list[Part]:
     return [*parts, Part("moves go on", wish.without("resume", "yes"))] if wish.resume else parts
 
 
+def _few(words: list[str]) -> list[str]:
+    more = len(words) - _PARTS_MAX
+    return words if more <= 0 else [*words[:_PARTS_MAX], f"{more} more"]
+
+
 def _joined(words: list[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 def _verb(wish: Wish) -> str:
     """Name what an apply does; the button says it."""
-    for verb in ("drain", "undrain", "pause", "resume"):
-        if getattr(wish, verb) and len(wish.pairs()) == 1:
-            return verb
-    return "change"
+    keys = {key for key, _ in wish.pairs()}
+    return keys.pop() if len(keys) == 1 and keys <= {"drain", "undrain", "pause", "resume"} else "change"
 
 
 def digest_of(seen: Look) -> str:

@@ -20,12 +20,12 @@ _NAME_MAX = 60
 
 
 @cache
-def _environment() -> Environment:
-    """Make the environment when the first page is asked for: a server must start without waiting for it."""
+def environment(package: str) -> Environment:
+    """Make the environment of a package's templates, when the first page is asked for: no server waits for it."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     made = Environment(
-        loader=PackageLoader("poise.serve.page"),
+        loader=PackageLoader(package),
         autoescape=True,
         undefined=StrictUndefined,
         auto_reload=False,
@@ -47,7 +47,7 @@ def _environment() -> Environment:
 
 def render(template: str, facts: Mapping[str, object]) -> str:
     """Write one page or a part of one."""
-    return _environment().get_template(template).render(facts)
+    return environment("poise.serve.page").get_template(template).render(facts)
 
 
 def path_text(name: str) -> str:

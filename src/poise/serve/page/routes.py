@@ -15,6 +15,7 @@ from starlette.routing import BaseRoute, Route
 from poise.errors import PoiseError
 from poise.serve.asking import Who
 from poise.serve.guard import WHO, shown_path
+from poise.serve.leading_back import HOME, LOGIN, own_path
 from poise.serve.page.static_files import serve_static
 from poise.serve.page.visiting import FORM, Parts, Strip, Visit, admit, error_page, login_page, read_visit
 from poise.serve.problems import problem_response, refusal_of
@@ -32,7 +33,7 @@ def page_routes(site: Site, strip: Strip | None = None) -> list[BaseRoute]:
     return [
         Route("/", from_parts(_overview)),
         Route("/events", from_parts(_events)),
-        Route("/login", from_parts(_login, open_to_all=True)),
+        Route(LOGIN, from_parts(_login, open_to_all=True)),
         Route(_JOB, from_parts(_job)),
         Route(_JOB, from_parts(_act, acting=True), methods=["POST"]),
         Route(f"{_JOB}/items", from_parts(_items)),
@@ -83,9 +84,8 @@ def _item(parts: Parts, visit: Visit) -> Response:
 
 
 def _login(parts: Parts, visit: Visit) -> Response:
-    if visit.who.role != "none":
-        return RedirectResponse("/", 303)
-    return login_page(parts, visit.who, "", 200)
+    back = own_path(visit.one("back"))
+    return RedirectResponse(back, 303) if visit.who.role != "none" else login_page(parts, visit.who, back, "", 200)
 
 
 def _endpoint(
@@ -112,7 +112,8 @@ def page_of_error(parts: Parts, request: Request, error: Exception) -> Response:
     """Write the page of a refusal."""
     who = request.scope[WHO]
     assert isinstance(who, Who), "the guard says who asks"
-    return error_page(parts, who, request.headers, request.scope["path"], error)
+    scope = request.scope
+    return error_page(parts, who, request.headers, scope["path"], scope["query_string"].decode("latin-1"), error)
 
 
 def page_or_problem(site: Site) -> Callable[[Request, Exception], Awaitable[Response]]:
@@ -120,9 +121,9 @@ def page_or_problem(site: Site) -> Callable[[Request, Exception], Awaitable[Resp
     parts = Parts(site)
 
     async def on_error(request: Request, error: Exception) -> Response:
-        if request.scope["path"] == "/login" and _sent_form(request):
-            refused = refusal_of(error)
-            return login_page(parts, request.scope[WHO], refused.detail, refused.status_code)
+        if request.scope["path"] == LOGIN and _sent_form(request):
+            refused, back = refusal_of(error), request.query_params.get("back", HOME)
+            return login_page(parts, request.scope[WHO], back, refused.detail, refused.status_code)
         if _is_for_people(request):
             return page_of_error(parts, request, error)
         return problem_response(error)

@@ -15,6 +15,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from poise import clock
 from poise.serve.asking import Who, path_names
 from poise.serve.guard import WHO
+from poise.serve.leading_back import LOGIN, login_path
 from poise.serve.page.newest import Newest
 from poise.serve.page.rendering import render
 from poise.serve.page.what_if import read_pairs
@@ -130,13 +131,13 @@ def common(parts: Parts, who: Who, path: str, now: datetime) -> dict[str, object
     }
 
 
-def error_page(parts: Parts, who: Who, headers: Headers, path: str, error: Exception) -> Response:
-    """Say a refusal in the clothes of the page; who is unknown goes to the login."""
+def error_page(parts: Parts, who: Who, headers: Headers, path: str, query: str, error: Exception) -> Response:
+    """Say a refusal in the clothes of the page; who is unknown goes to the login, and from there back to the page."""
     refused = refusal_of(error)
     status = refused.status_code
     live = headers.get("hx-request") == "true"
     if status == 401 and who.role == "none" and not live:
-        return RedirectResponse("/login", 303, _HEADERS)
+        return RedirectResponse(login_path(path, query), 303, _HEADERS)
     kept = {name: value for name, value in (refused.headers or {}).items() if name.lower() in ("retry-after", "allow")}
     facts = {
         **common(parts, who, path, clock.now()),
@@ -145,11 +146,12 @@ def error_page(parts: Parts, who: Who, headers: Headers, path: str, error: Excep
         "detail": refused.detail,
         "faults": [(fault.path, fault.message) for fault in refused.faults],
         "live": live,
+        "login_path": login_path(path, query),
     }
     return HTMLResponse(render("error.html", facts), status, {**_HEADERS, **kept})
 
 
-def login_page(parts: Parts, who: Who, refused: str, status: int) -> Response:
-    """Show the login, with what was wrong with the last try."""
-    facts = {**common(parts, who, "/login", clock.now()), "refused": refused}
+def login_page(parts: Parts, who: Who, back: str, refused: str, status: int) -> Response:
+    """Show the login, with what was wrong with the last try, and the way back in the address of its form."""
+    facts = {**common(parts, who, LOGIN, clock.now()), "refused": refused, "login_path": login_path(back)}
     return HTMLResponse(render("login.html", facts), status, _HEADERS)

@@ -1,7 +1,7 @@
 """The query of a job's page: what is imagined or asked for stands in the address, so that it can be sent to others.
 
-`?drain=worker-b&add=x&remove=y&weight=e:2&replicas=cart:9` imagines; each may stand there several times.
-`?undrain=worker-b`, `?pause=moves`, `?pause=all` and `?resume=yes` ask for what a what-if does not know.
+`?drain=worker-b&undrain=c&add=x&remove=y&weight=e:2&replicas=cart:9` imagines; each may stand there several times.
+`?pause=moves`, `?pause=all` and `?resume=yes` ask for what a what-if does not know.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def what_if(self) -> WhatIf | None:
         """Give the part that a plan can imagine."""
-        if not (self.drain or self.add or self.remove or self.weight or self.replicas):
+        if not (self.drain or self.undrain or self.add or self.remove or self.weight or self.replicas):
             return None
         return WhatIf(
             add=list(self.add),
@@ -56,6 +56,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
             drain=list(self.drain),
             weights=dict(self.weight),
             replicas=dict(self.replicas),
+            undrain=list(self.undrain),
         )
 
     def pairs(self) -> list[tuple[str, str]]:

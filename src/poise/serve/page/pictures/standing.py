@@ -9,10 +9,10 @@ import msgspec
 from poise.jobs.what_if import WhatIf
 from poise.model import Document, PartitionSet, ShardRing, TargetPool
 from poise.serve.facade import MemberView
+from poise.serve.looks import LATE_PART
 from poise.serve.page.pictures.ink import said, span
 
 READY, NEW, LATE, DRAINING, GONE, IMAGINED = "ready", "new", "late", "draining", "gone", "imagined"
-_LATE_PART = 0.6  # Members speak three times a lease: at this part of it one heartbeat has not come.
 _NEW_S = 30.0
 _GONE_SHOWN_S = 120.0  # A member that is gone and holds nothing is shown so long, so that people see what became of it.
 _SILENT = ("expired", "uncertain", "orphaned")
@@ -74,7 +74,7 @@ def _as_it_is(member: MemberView, load: int, lease_s: float, now: datetime) -> S
         return Standing(DRAINING, f"stopping: {load:,} to go" if member.leaving == "stop" else "restarting")
     if member.draining:
         return Standing(DRAINING, f"draining: {load:,} to go" if load else "drained: it may stop")
-    if lease_s and silent_s > _LATE_PART * lease_s:
+    if lease_s and silent_s > LATE_PART * lease_s:
         return Standing(LATE, f"late: {silent_s:.0f} s of {lease_s:g}")
     if member.error:
         return Standing(LATE, f"trouble: {said(member.error)}")
