@@ -9,7 +9,6 @@ import pty
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -259,14 +258,15 @@ def test_a_watch_prints_new_lines_and_draws_anew_on_a_terminal(server: ServedFol
     assert plain.stdout is not None
     first = [plain.stdout.readline() for _ in range(3)]
     assert first[0].endswith("4 of 4 items have no owner\n")
-    time.sleep(1.0)
-    server.poise("pause", "spare")
-    assert plain.stdout.readline().endswith("4 of 4 items have no owner; paused\n"), "only the line that is new"
-    server.poise("resume", "spare")
-    os.close(there)
     seen = b""
-    while seen.count(b"\x1b[H\x1b[2J") < 3:
-        seen += os.read(here, 65_536)
+    for screens, verb in ((1, "pause"), (2, "resume"), (3, "")):
+        while seen.count(b"\x1b[H\x1b[2J") < screens or not seen.endswith(b"\n"):
+            seen += os.read(here, 65_536)
+        if verb:
+            server.poise(verb, "spare")
+        if verb == "pause":
+            assert plain.stdout.readline().endswith("4 of 4 items have no owner; paused\n"), "only the line that is new"
+    os.close(there)
     assert b"; paused" in seen
     for each in (plain, drawn):
         each.send_signal(signal.SIGINT)

@@ -6,9 +6,12 @@ changes nothing. Let D be the lease's duration. Nothing moves before 2·D, and t
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Iterator
 from enum import StrEnum
 
 import msgspec
+
+from poise.model.sharding import LeaseFact, LeaseWrite, Standing, is_process_of
 
 ORPHANED_AFTER = 10
 
@@ -50,3 +53,215 @@ def next_change_s(lease: SeenLease, now_s: float) -> float | None:
     steps = (ORPHANED_AFTER,) if lease.acquired else (2,) if lease.vanished else (1, 2)
     changes = (lease.seen_at_s + step * lease.duration_s for step in steps)
     return next((change_s for change_s in changes if change_s > now_s), None)
+
+
+class LeaseTerms(msgspec.Struct, frozen=True, kw_only=True):
+    """What a sharder goes by: who it is, D of the ring, and how much sooner than its hold ends it stops moving.
+
+    The margin covers the longest request: what was sent inside the hold has also arrived inside it.
+    """
+
+    me: str
+    duration_s: float
+    margin_s: float
+    restart_grace_s: float = 0.0
+
+    @property
+    def hold_s(self) -> float:
+        """How long a sharder holds the Lease of a dead instance."""
+        return 2 * self.duration_s
+
+
+class WatchedLease(msgspec.Struct, frozen=True, kw_only=True):
+    """What one sharder process remembers of one Lease, all by its own clock; `fact` is None while there is no Lease.
+
+    `seen_at_s`: when it last changed in its eyes (at its first sight it counts as changed: a full D is granted).
+    `alive_at_s`: the same, but no write of a sharder counts. `held_from_s`: when the last write by which this process
+    surely holds the Lease was sent.
+    """
+
+    name: str
+    seen_at_s: float
+    alive_at_s: float
+    fact: LeaseFact | None = None
+    held_from_s: float | None = None
+
+
+def watch_lease(
+    known: WatchedLease | None, name: str, fact: LeaseFact | None, terms: LeaseTerms, now_s: float
+) -> WatchedLease:
+    """Take what a watch shows. Any change starts the waiting again, and so does a Lease that vanishes or returns."""
+    if known is None:
+        return WatchedLease(name=name, seen_at_s=now_s, alive_at_s=now_s, fact=fact)
+    if _same(known.fact, fact) or _is_older(known.fact, fact):
+        return known
+    alive_at_s = now_s if fact is not None and _is_sign_of_life(fact) else known.alive_at_s
+    # The own hold is known from the answer to the own write. A watch that shows it again, or for the first time because
+    # the answer was lost, does not say when that write was sent: then the hold is renewed before anything moves.
+    kept = known.held_from_s if fact is not None and _is_mine(known.fact, terms) and _is_mine(fact, terms) else None
+    return WatchedLease(name=name, seen_at_s=now_s, alive_at_s=alive_at_s, fact=fact, held_from_s=kept)
+
+
+def wrote_lease(known: WatchedLease, fact: LeaseFact | None, sent_at_s: float, terms: LeaseTerms) -> WatchedLease:
+    """Take the answer to an own write: what the Lease is now (None: deleted), and since when it is surely held."""
+    held_from_s = sent_at_s if fact is not None and _is_mine(fact, terms) else None
+    return msgspec.structs.replace(known, fact=fact, seen_at_s=sent_at_s, held_from_s=held_from_s)
+
+
+def _same(known: LeaseFact | None, fact: LeaseFact | None) -> bool:
+    if known is None or fact is None:
+        return known is fact
+    return (known.uid, known.version) == (fact.uid, fact.version)
+
+
+def _is_older(known: LeaseFact | None, fact: LeaseFact | None) -> bool:
+    """Say whether a watch that lags shows what an own write has replaced; only where versions are plain numbers."""
+    if known is None or fact is None or known.uid != fact.uid:
+        return False
+    return fact.version.isdecimal() and known.version.isdecimal() and int(fact.version) < int(known.version)
+
+
+def _is_mine(fact: LeaseFact | None, terms: LeaseTerms) -> bool:
+    return fact is not None and fact.holder == terms.me
+
+
+def _is_sign_of_life(fact: LeaseFact) -> bool:
+    """Say whether its instance wrote it: it renewed, or said that it leaves."""
+    return is_process_of(fact.holder, fact.name) or bool(not fact.holder and fact.released)
+
+
+def _waiting_s(watched: WatchedLease, terms: LeaseTerms) -> float:
+    """Give D of whoever holds it: what the Lease itself says, where that makes sense."""
+    said_s = 0.0 if watched.fact is None else watched.fact.duration_s
+    return said_s if said_s > 0 else terms.duration_s
+
+
+def judge(watched: WatchedLease, terms: LeaseTerms, now_s: float) -> Health:
+    """Judge one Lease by the table. Whoever holds it and is no process of its instance never makes it ready."""
+    fact = watched.fact
+    if _is_mine(fact, terms):
+        return Health.DEAD
+    if fact is not None and not fact.holder:
+        if _in_grace(watched, fact, terms, now_s):
+            return Health.EXPIRED
+        past_s = now_s - watched.alive_at_s
+        return Health.ORPHANED if past_s >= ORPHANED_AFTER * terms.duration_s else Health.DEAD
+    absent = fact is None or not is_process_of(fact.holder, watched.name)
+    return health(SeenLease(watched.seen_at_s, _waiting_s(watched, terms), vanished=absent), now_s)
+
+
+def _in_grace(watched: WatchedLease, fact: LeaseFact, terms: LeaseTerms, now_s: float) -> bool:
+    """Say whether an instance that restarts still keeps its objects."""
+    return fact.released == "restart" and now_s < watched.seen_at_s + terms.restart_grace_s
+
+
+def may_move(watched: WatchedLease, terms: LeaseTerms, now_s: float) -> bool:
+    """Say whether objects of a dead instance may be moved by a request that is sent now: law sent + 2·D - margin."""
+    if watched.held_from_s is None or not _is_mine(watched.fact, terms):
+        return False
+    return now_s < watched.held_from_s + terms.hold_s - terms.margin_s
+
+
+def standing(watched: WatchedLease | None, terms: LeaseTerms, now_s: float) -> Standing:
+    """Say what may be done with the objects of an instance; one whose Lease was never looked for is late."""
+    if watched is None:
+        return Standing.LATE
+    if may_move(watched, terms, now_s):
+        return Standing.HELD
+    state = judge(watched, terms, now_s)
+    if state is Health.READY:
+        return Standing.READY
+    return Standing.LATE if state is Health.EXPIRED else Standing.LOST
+
+
+def next_lease_write(
+    watched: WatchedLease, terms: LeaseTerms, now_s: float, *, work: bool, named: bool, braked: bool = False
+) -> LeaseWrite | None:
+    """Decide the next write of a Lease that its holder can no longer renew; None where there is nothing to do.
+
+    `work`: holding it would let something be written. `named`: objects carry its name. Order: hold, move, empty; what
+    nobody needs is deleted at 10·D. Under the brake nothing is acquired or deleted.
+    """
+    state = judge(watched, terms, now_s)
+    fact = watched.fact
+    if _is_mine(fact, terms):
+        return _own_hold(watched, terms, now_s, work and not braked)
+    if braked or state in (Health.READY, Health.EXPIRED):
+        return None
+    if fact is None:
+        return _hold(watched, terms) if named else None
+    if fact.holder or work:
+        return _hold(watched, terms)
+    if state is Health.ORPHANED and not named:
+        return LeaseWrite("delete", watched.name, fact.version, fact.uid)
+    return None
+
+
+def _hold(watched: WatchedLease, terms: LeaseTerms) -> LeaseWrite:
+    """Acquire over the version that was seen when the wait began: a holder that renewed since makes this fail."""
+    version, uid = (None, None) if watched.fact is None else (watched.fact.version, watched.fact.uid)
+    return LeaseWrite("hold", watched.name, version, uid, terms.me, terms.hold_s)
+
+
+def _own_hold(watched: WatchedLease, terms: LeaseTerms, now_s: float, work: bool) -> LeaseWrite | None:
+    """Renew at half time while there is work, empty the holder when there is none; both over the version seen."""
+    assert watched.fact is not None, "what is held is there"
+    if not work:
+        return LeaseWrite("empty", watched.name, watched.fact.version, watched.fact.uid, duration_s=terms.duration_s)
+    if watched.held_from_s is None or now_s >= watched.held_from_s + terms.duration_s:
+        return _hold(watched, terms)
+    return None
+
+
+def next_look_s(watched: WatchedLease, terms: LeaseTerms, now_s: float) -> float | None:
+    """Give the next instant at which a judgement or a decision on this Lease may change if nothing is heard."""
+    waiting_s, fact = _waiting_s(watched, terms), watched.fact
+    instants = [watched.alive_at_s + ORPHANED_AFTER * terms.duration_s]
+    if fact is None or (fact.holder and not _is_mine(fact, terms)):
+        instants = [watched.seen_at_s + waiting_s, watched.seen_at_s + 2 * waiting_s]
+    elif fact.released == "restart" and not fact.holder:
+        instants.append(watched.seen_at_s + terms.restart_grace_s)
+    if watched.held_from_s is not None:
+        end_s = watched.held_from_s + terms.hold_s - terms.margin_s
+        instants += [watched.held_from_s + terms.duration_s, end_s]
+    return min((instant for instant in instants if instant > now_s), default=None)
+
+
+def vanished_together(
+    leases: Iterable[WatchedLease],
+    named: Collection[str],
+    terms: LeaseTerms,
+    now_s: float,
+    released_s: float = float("-inf"),
+) -> list[str]:
+    """Find the most instances named by labels that vanished within 2·D without a release; for the brake.
+
+    Those that vanished before an operator released the brake do not count.
+    """
+    gone = sorted((at_s, lease.name) for lease in leases for at_s in _vanished_at_s(lease, named, terms, now_s))
+    return _most_within([each for each in gone if each[0] > released_s], 2 * terms.duration_s)
+
+
+def _vanished_at_s(lease: WatchedLease, named: Collection[str], terms: LeaseTerms, now_s: float) -> Iterator[float]:
+    """Give when a Lease ended that its instance did not release: D after its last renewal, or as it vanished."""
+    fact = lease.fact
+    if lease.name not in named or judge(lease, terms, now_s) is Health.READY:
+        return
+    if fact is None:
+        yield lease.seen_at_s
+    elif is_process_of(fact.holder, lease.name):
+        yield lease.seen_at_s + _waiting_s(lease, terms)
+    elif not fact.released:
+        yield lease.alive_at_s + terms.duration_s
+
+
+def _most_within(instants: list[tuple[float, str]], window_s: float) -> list[str]:
+    """Find the most names whose instants, given in order, lie within one window."""
+    most: list[tuple[float, str]] = []
+    first = 0
+    for last, (at_s, _) in enumerate(instants):
+        while at_s - instants[first][0] > window_s:
+            first += 1
+        if last + 1 - first > len(most):
+            most = instants[first : last + 1]
+    return [name for _, name in most]

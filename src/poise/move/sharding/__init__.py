@@ -1,0 +1,1 @@
+"""What a sharder may write next: facts in, writes out. Children first, the root is the commit."""
