@@ -165,4 +165,5 @@ def test_a_leader_that_moves_something_when_all_is_settled(monkeypatch: Patch) -
         return restless_plan(facts, plan, of) if facts.now_s > 260 else plan
 
     patch_plan(monkeypatch, late)
+    monkeypatch.setattr("poise.jobs.coordinator._same", lambda *_: False)  # Else it does not plan when nothing is new.
     assert finds("all was settled", 3)

@@ -20,7 +20,8 @@ from poise.sim.drill_faults import FAULTS, RECOVERY_S, befall, heal
 from poise.sim.drill_values import SET, TERMS, Chance
 from poise.sim.drill_world import DrillWorld
 
-_QUIET_S = 120.0  # Faults stop so long before the end: time enough for everything to settle.
+_QUIET_S = 120.0  # Faults stop so long before the end: time enough for nearly everything to settle.
+_REST_MAX_S = 300.0  # What was offered in vain is offered again after pauses that double: so long a world may take.
 _PEACE_S = 20.0  # Faults begin so late: everything has been placed by then.
 
 
@@ -77,10 +78,10 @@ def _settle(world: DrillWorld, names: list[str], items: int) -> list[tuple[str, 
     facts, before = look(world), world.store.length()
     # What was lost or late just before may still cost somebody a lease.
     world.run_until(max(world.now_s, healed_s + TERMS.lease_s + TERMS.grace_s))
-    while world.now_s < end_s - RECOVERY_S and not _rests(world, items):
+    while world.now_s < healed_s + _REST_MAX_S and not _rests(world, items):
         world.run_until(world.now_s + 2.0)
     broken, done = unsettled(world, items), world.store.length()
-    world.run_until(end_s)
+    world.run_until(max(end_s, world.now_s + RECOVERY_S))
     lines = _lines(world)
     return [*broken, *too_many_requests(lines[before:], fewest_requests(facts, names)), *restless(lines[done:])]
 
