@@ -24,7 +24,7 @@ GONE_AFTER_S = 3
 LEAD_S = GONE_AFTER_S  # A killed engine's lead ends within this time.
 # Silence until a pod counts as gone, an engine that must first lead, and 3 s to plan and deliver (6 on a busy machine).
 BOUND_S = GONE_AFTER_S + LEAD_S + 6.0
-FREED_S = 5.0  # A pod that answers again is freed within this time, on a busy machine too.
+FREED_S = 3.0  # A pod that answers again is freed within this time.
 SETTLE_S = 25.0
 TEARDOWN_S = 0.2
 
@@ -163,8 +163,8 @@ def hang_pods(run: Run) -> None:
     run.pods[6].control(hang=True)
     time.sleep(GONE_AFTER_S + 2.0)
     run.pods[6].control(hang=False)
-    # The last word for it may have been spoken a look before it fell silent, or two where the machine is busy.
-    run.silences.append(Silence(run.pods[6].name, silent_s + GONE_AFTER_S * 0.5, time.monotonic() + FREED_S))
+    # The last word for it may have been spoken one look before it fell silent.
+    run.silences.append(Silence(run.pods[6].name, silent_s + GONE_AFTER_S * 0.7, time.monotonic() + FREED_S))
     run.settle()
 
 
