@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -78,15 +79,17 @@ def grow(page: Page, shuffle: Shuffle, seconds: float, parts: int = 3) -> list[W
 
 
 def await_settled(client: httpx2.Client, job: str, names: Sequence[str], within_s: float = 120.0) -> None:
-    """Let members join, and wait until they hold all of a set."""
+    """Let members join, and wait until each has confirmed its share and nothing moves."""
     members = [Speaker(client, job, name) for name in names]
     path = f"/v1/jobs/PartitionSet/{job}"
 
     def rests() -> bool:
         for each in members:
             each.speak()
-        status = client.get(path).json()["status"]
-        total = client.get(path).json()["spec"]["partitions"]
-        return bool(status) and sum(hold.state == "held" for each in members for hold in each.holds) == total
+        known = client.get(path).json()
+        rows = known["status"].get("partitions", [])
+        loads = Counter(row["owner"] for row in rows if row["state"] == "Assigned" and row.get("confirmed"))
+        shares = [loads[name] for name in names]
+        return sum(shares) == known["spec"]["partitions"] and max(shares) - min(shares) <= 1
 
     await_met(rests, within_s)

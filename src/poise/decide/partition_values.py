@@ -41,7 +41,8 @@ class StepKind(StrEnum):
     RETIRE = "retire"
 
 
-class Partition(msgspec.Struct, frozen=True):
+# There are thousands of these, and none can lead back to itself: the collector of cycles need not look at them.
+class Partition(msgspec.Struct, frozen=True, gc=False):
     """One row: who holds a partition, and for whom it is reserved while it is released.
 
     Without `lease_until_s` the lease of an owner that is gone has ended, and that of a live one has not.

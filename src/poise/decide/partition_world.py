@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from math import inf
@@ -32,8 +32,10 @@ class World:
         self.rows = {name: known.get(name) or Partition(name) for name in names} | known
         self._alive: dict[str, tuple[Partition, bool]] = {}  # Every law asks this of every row.
 
-    def written(self, steps: Iterable[Step]) -> World:
-        """Write the steps as the transition table says, before anybody answers."""
+    def written(self, steps: Sequence[Step]) -> World:
+        """Write the steps as the transition table says, before anybody answers; without any it stays the same world."""
+        if not steps:
+            return self
         rows = dict(self.rows)
         for step in steps:
             row = rows.pop(step.partition)

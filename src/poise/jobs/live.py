@@ -43,9 +43,10 @@ def with_status(document: Document, facts: Snapshot, now: datetime) -> Document:
 def _partitions(facts: Snapshot, now: datetime) -> PartitionSetStatus:
     members = sorted(facts.members.values(), key=lambda member: member.name)
     rows = sorted(facts.rows.values(), key=lambda row: int(row.id))
+    zero = now - timedelta(seconds=facts.now_s)
     return PartitionSetStatus(
         nodes=[_node(member, facts.now_s) for member in members],
-        partitions=[_partition(row, now - timedelta(seconds=facts.now_s)) for row in rows],
+        partitions=[_partition(row, zero) for row in rows],
     )
 
 
@@ -54,10 +55,11 @@ def _node(member: MemberRow, now_s: float) -> Node:
     return Node(member.name, "active" if state == "ready" else state, member.incarnation, member.weight)
 
 
-def _partition(row: Row, zero: datetime) -> PartitionRow:
-    def moment(at_s: float | None) -> datetime | None:
-        return None if at_s is None else zero + timedelta(seconds=at_s)
+def _moment(zero: datetime, at_s: float | None) -> datetime | None:
+    return None if at_s is None else zero + timedelta(seconds=at_s)
 
+
+def _partition(row: Row, zero: datetime) -> PartitionRow:
     return PartitionRow(
         id=row.id,
         state=row.state.value,
@@ -66,9 +68,9 @@ def _partition(row: Row, zero: datetime) -> PartitionRow:
         epoch=row.epoch,
         confirmed=row.confirmed,
         owner_incarnation=row.owner_incarnation,
-        lease_until=moment(row.lease_until_s) if row.state in OWNED else None,
-        deadline=moment(row.deadline_s),
-        since=moment(row.since_s),
+        lease_until=_moment(zero, row.lease_until_s) if row.state in OWNED else None,
+        deadline=_moment(zero, row.deadline_s),
+        since=_moment(zero, row.since_s),
         offers=row.offers,
         reason=row.reason,
     )

@@ -29,6 +29,8 @@ from poise.model import PartitionSet
 from poise.model.ownership import RELEASING
 from poise.model.partition_set import PartitionRow
 
+_STATES = {state.value: state for state in PartitionState}
+
 
 class SetFacts(msgspec.Struct, frozen=True):
     """What is known of a set: its rows, its nodes and what people want."""
@@ -59,7 +61,7 @@ def facts(document: PartitionSet) -> SetFacts:
 def _row(row: PartitionRow) -> Partition:
     return Partition(
         id=row.id,
-        state=PartitionState(row.state),
+        state=_STATES[row.state],
         owner=row.owner,
         target=row.target,
         epoch=row.epoch,
@@ -67,7 +69,7 @@ def _row(row: PartitionRow) -> Partition:
         confirmed=row.confirmed,
         lease_until_s=row.lease_until.timestamp() if row.lease_until else None,
         deadline_s=row.deadline.timestamp() if row.deadline else None,
-        offers=dict(row.offers),
+        offers=row.offers,
         reason=row.reason,
     )
 

@@ -28,7 +28,8 @@ OWNED = (OwnerState.ASSIGNED, OwnerState.REQUESTED_RELEASE, OwnerState.PENDING_R
 RELEASING = (OwnerState.REQUESTED_RELEASE, OwnerState.PENDING_RELEASE)
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
+# There are thousands of these, and none can lead back to itself: the collector of cycles need not look at them.
+class Row(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One item of a set. There is one owner field: an owner that exists twice cannot be written down.
 
     `granted_s` is the longest lease that was promised at this epoch. `revision` grows at every transition, not at a

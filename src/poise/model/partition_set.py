@@ -59,7 +59,8 @@ class Node(Value, frozen=True):
     weight: Weight = 1
 
 
-class PartitionRow(Value, frozen=True):
+# There are thousands of these, and none can lead back to itself: the collector of cycles need not look at them.
+class PartitionRow(Value, frozen=True, gc=False):
     """One partition as the store has it; `target` is whom it is reserved for, `offers` what nodes did not confirm."""
 
     id: PartitionId

@@ -56,7 +56,8 @@ class JobSummary(View, frozen=True):
     pending: int | UnsetType = UNSET
 
 
-class ItemView(View, frozen=True):
+# There are thousands of these, and none can lead back to itself: the collector of cycles need not look at them.
+class ItemView(View, frozen=True, gc=False):
     """Who holds an item, since when, at which epoch; `counts` is said of replicas, which are only counted."""
 
     item: str

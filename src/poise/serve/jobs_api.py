@@ -25,7 +25,6 @@ from poise.jobs.stored import (
     known_targets,
     listed,
     put_document,
-    read_document,
     read_in,
     revision_in,
     store_name,
@@ -110,11 +109,14 @@ class StoreJobs:
             return self
         where, now = store_name(kind, name), self._now()
         kept = self._store.view(where, lambda tx: MemoryStore.still(where, tx, _NOTES))
-        return StoreJobs(kept, now=lambda: now, ready=self._ready)
+        return _StillJobs(kept, now=lambda: now, ready=self._ready)
 
     def get(self, kind: str, name: str) -> Stored:
         """Read one document with its live status."""
-        return read_document(self._store, kind, name, self._now())
+        return self._store.view(store_name(kind, name), lambda tx: self._stored(tx, kind, name))
+
+    def _stored(self, tx: Transaction, kind: str, name: str) -> Stored:
+        return read_in(tx, kind, name, self._now())
 
     def put(self, document: Document, *, if_match: int | None) -> Stored:
         """Create or change a job."""
@@ -158,7 +160,7 @@ class StoreJobs:
         """Give the document that can be planned, a pool with the targets that were last listed; and who drains."""
 
         def read(tx: Transaction) -> tuple[Document, list[str]]:
-            document = read_in(tx, kind, name, self._now()).document
+            document = self._stored(tx, kind, name).document
             draining = sorted(each.name for each in tx.members().values() if each.draining)
             return known_targets(tx, document) if isinstance(document, TargetPool) else document, draining
 
@@ -316,3 +318,17 @@ class StoreJobs:
 
     def _facts(self, kind: str, name: str) -> Snapshot:
         return self._look(kind, name).facts
+
+
+class _StillJobs(StoreJobs):
+    """One job at one instant: its document is put together once, whoever asks for it."""
+
+    def __init__(self, store: Store, *, now: Callable[[], datetime], ready: Callable[[], bool]) -> None:
+        """Ask what does not change any more."""
+        super().__init__(store, now=now, ready=ready)
+        self._documents: dict[tuple[str, str], Stored] = {}
+
+    def _stored(self, tx: Transaction, kind: str, name: str) -> Stored:
+        if (kind, name) not in self._documents:
+            self._documents[kind, name] = super()._stored(tx, kind, name)
+        return self._documents[kind, name]
