@@ -27,6 +27,7 @@ from benchmarks.measure import Row, process_cpu_s
 SECONDS = float(os.environ.get("POISE_BENCH_PAGE_SECONDS", "300"))
 ITEMS, JOBS, LOOKS = 10_000, 200, 10
 _IDLE_S = 4.0
+_APART_S = 1.2
 HEAD = "apiVersion: poise.dev/v1alpha1\nkind: PartitionSet\n"
 FREE = "guards: {movesInFlightMax: null, perSourceMax: null, perTargetMax: null}"
 
@@ -67,11 +68,17 @@ def _costs(server: ServerProcess, client: httpx2.Client) -> Iterator[Row]:
 
 
 def _look(pid: int, client: httpx2.Client, path: str) -> tuple[int, float]:
-    """Look at a page several times; what the job loops cost meanwhile is measured first, and taken off."""
+    """Look at a page several times, so far apart that nothing of the last look is kept.
+
+    What the job loops cost meanwhile is measured first, and taken off.
+    """
     client.get(path)
     idle = _idle(pid)
     before_s, began_s = process_cpu_s(pid), time.perf_counter()
-    sizes = [len(client.get(path).raise_for_status().content) for _ in range(LOOKS)]
+    sizes = []
+    for _ in range(LOOKS):
+        time.sleep(_APART_S)
+        sizes.append(len(client.get(path).raise_for_status().content))
     cpu_s, took_s = process_cpu_s(pid) - before_s, time.perf_counter() - began_s
     return max(sizes), max(0.0, cpu_s - idle * took_s) / LOOKS
 

@@ -45,9 +45,9 @@ from poise.serve.summaries import Counted, count_job, summary_of
 from poise.stores.base import Store, Transaction
 from poise.stores.memory import MemoryStore
 
-_COUNTS_KEPT, _LISTS_KEPT = 1_000, 2
+_COUNTS_KEPT, _LISTS_KEPT, _STILLS_KEPT = 1_000, 2, 4
 _NOTES = (DOCUMENT, STATUS, TARGETS, PODS_NOTE, SOURCE_NOTE)  # All that is shown of a job beside its rows.
-_MOMENT_S = 2.0  # So old a list of items may be: only time that passes changes it without a commit.
+_MOMENT_S = 1.0  # So old what is shown of a job may be: only time that passes changes it without a commit.
 
 
 class StoreJobs:
@@ -68,6 +68,7 @@ class StoreJobs:
         self._store, self._now, self._ready = store, now, ready
         self._events = EventReader(store, now, on_servers)
         self._counts, self._lists = Kept[Counted](_COUNTS_KEPT), Kept[list[ItemView]](_LISTS_KEPT)
+        self._stills = Kept[StoreJobs](_STILLS_KEPT)
 
     def jobs(self) -> list[JobSummary]:
         """Look at every job in turn; one that was deleted meanwhile is left out."""
@@ -107,9 +108,22 @@ class StoreJobs:
         """Read a job once, for many questions about one instant; what is only counted is read quickly enough."""
         if kind not in OWNING:
             return self
+        return self._stills.get((kind, name), self._moment(kind, name), lambda: self._still(kind, name))
+
+    def _still(self, kind: str, name: str) -> StoreJobs:
         where, now = store_name(kind, name), self._now()
         kept = self._store.view(where, lambda tx: MemoryStore.still(where, tx, _NOTES))
         return _StillJobs(kept, now=lambda: now, ready=self._ready)
+
+    def _moment(self, kind: str, name: str) -> tuple[int, float]:
+        """Mark the moment that answers are kept for: until something is committed, and never for long."""
+
+        def read(tx: Transaction) -> float:
+            revision_in(tx, kind, name)
+            return tx.now_s // _MOMENT_S
+
+        version = self._store.version()
+        return version, self._store.view(store_name(kind, name), read)
 
     def get(self, kind: str, name: str) -> Stored:
         """Read one document with its live status."""
@@ -179,14 +193,7 @@ class StoreJobs:
         """List all items; whoever reads them page by page asks for the same list again and again."""
         if kind not in OWNING:
             return counted_views(self.get(kind, name).document)
-
-        def read(tx: Transaction) -> float:
-            revision_in(tx, kind, name)
-            return tx.now_s // _MOMENT_S
-
-        version = self._store.version()
-        mark = (version, self._store.view(store_name(kind, name), read))
-        return self._lists.get((kind, name), mark, lambda: self._listed(kind, name))
+        return self._lists.get((kind, name), self._moment(kind, name), lambda: self._listed(kind, name))
 
     def _listed(self, kind: str, name: str) -> list[ItemView]:
         facts = self._facts(kind, name)
@@ -321,14 +328,18 @@ class StoreJobs:
 
 
 class _StillJobs(StoreJobs):
-    """One job at one instant: its document is put together once, whoever asks for it."""
+    """One job at one instant, for all who look at it: its document and its plan are made once."""
 
     def __init__(self, store: Store, *, now: Callable[[], datetime], ready: Callable[[], bool]) -> None:
         """Ask what does not change any more."""
         super().__init__(store, now=now, ready=ready)
-        self._documents: dict[tuple[str, str], Stored] = {}
+        self._documents, self._plans = Kept[Stored](1), Kept[Planned](1)
 
     def _stored(self, tx: Transaction, kind: str, name: str) -> Stored:
-        if (kind, name) not in self._documents:
-            self._documents[kind, name] = super()._stored(tx, kind, name)
-        return self._documents[kind, name]
+        return self._documents.get((kind, name), None, lambda: super(_StillJobs, self)._stored(tx, kind, name))
+
+    def plan(self, kind: str, name: str, what_if: WhatIf | None) -> Planned:
+        """Plan the job as it is once; every what-if anew."""
+        if what_if is not None:
+            return super().plan(kind, name, what_if)
+        return self._plans.get((kind, name), None, lambda: super(_StillJobs, self).plan(kind, name, None))
