@@ -255,6 +255,39 @@ def test_the_brake_leaves_out_releases_the_unnamed_and_what_an_operator_has_seen
     assert vanished_together(known, named, TERMS, 100.0, released_s=15.0) == []
 
 
+def written(write: LeaseWrite, version: str) -> LeaseFact:
+    return LeaseFact(write.name, "u", version, write.holder, write.duration_s, write.released, left=write.left)
+
+
+def test_who_left_has_not_vanished_whatever_sharders_do_with_its_lease() -> None:
+    known = [named_lease(name, 0.0, holder="", released="stop") for name in "abc"]
+    for version, work in ((2, True), (3, False)):  # The Leases are held, and emptied when everything has moved.
+        for place, lease in enumerate(known):
+            write = next_lease_write(lease, TERMS, 1.0, work=work, named=True)
+            assert write is not None
+            assert write.left == "stop"
+            assert not write.released
+            known[place] = wrote_lease(lease, written(write, str(version)), 1.0, TERMS)
+        assert vanished_together(known, set("abc"), TERMS, 100.0) == []
+        # Another sharder knows only what stands on the Leases.
+        anew = [watch_lease(None, each.name, each.fact, TERMS, 0.0) for each in known]
+        assert vanished_together(anew, set("abc"), TERMS, 100.0) == []
+
+
+def test_who_came_back_and_crashed_has_vanished_though_it_left_before() -> None:
+    back = LeaseFact("a", "u", "4", "a_p2", 15.0, left="stop")
+    known = watch_lease(None, "a", back, TERMS, 0.0)
+    assert vanished_together([known], {"a"}, TERMS, 100.0) == ["a"]
+    write = next_lease_write(known, TERMS, 100.0, work=True, named=True)
+    assert write is not None
+    assert not write.left
+
+
+def test_what_ends_only_later_has_not_vanished_yet() -> None:
+    assert vanished_together([named_lease("a", 100.0, holder=ME)], {"a"}, TERMS, 110.0) == []
+    assert vanished_together([named_lease("a", 100.0, holder=ME)], {"a"}, TERMS, 115.0) == ["a"]
+
+
 HOLDERS = st.sampled_from(["web-0_p1", "web-0_p2", "", ME, OTHER, "somebody", "web-0", "_"])
 FACTS = st.none() | st.builds(
     LeaseFact,

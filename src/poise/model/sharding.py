@@ -15,6 +15,7 @@ import msgspec
 RING_LABEL = "poise.dev/ring"
 TOKENS_LABEL = "poise.dev/tokens"
 RELEASED_ANNOTATION = "poise.dev/released"
+LEFT_ANNOTATION = "poise.dev/left"  # What its instance said as it left, while a sharder has the Lease.
 LABEL_MAX = 63  # So long may the names of rings and instances be: they stand in labels.
 EPOCH_DIGITS_MAX = 18
 NOBODY = ""  # The drain value that means: let go, nobody comes next.
@@ -92,7 +93,7 @@ class LeaseFact(msgspec.Struct, frozen=True):
     """One Lease as the API server shows it; an empty holder has released it.
 
     `released` is the reason that the instance itself gave ("stop", "restart"); a sharder that empties the holder gives
-    none.
+    none, and keeps on in `left` what the instance said: so nobody believes that it vanished.
     """
 
     name: str
@@ -102,6 +103,7 @@ class LeaseFact(msgspec.Struct, frozen=True):
     duration_s: float
     released: str = ""
     tokens: int | None = None
+    left: str = ""
 
 
 class LeaseWrite(msgspec.Struct, frozen=True):
@@ -117,6 +119,7 @@ class LeaseWrite(msgspec.Struct, frozen=True):
     holder: str = ""
     duration_s: float = 0.0
     released: str = ""
+    left: str = ""
 
 
 def label_names(ring: str) -> tuple[str, str, str, str]:

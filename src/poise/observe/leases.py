@@ -200,14 +200,20 @@ def next_lease_write(
 def _hold(watched: WatchedLease, terms: LeaseTerms) -> LeaseWrite:
     """Acquire over the version that was seen when the wait began: a holder that renewed since makes this fail."""
     version, uid = (None, None) if watched.fact is None else (watched.fact.version, watched.fact.uid)
-    return LeaseWrite("hold", watched.name, version, uid, terms.me, terms.hold_s)
+    return LeaseWrite("hold", watched.name, version, uid, terms.me, terms.hold_s, left=_left(watched.fact))
+
+
+def _left(fact: LeaseFact | None) -> str:
+    """Give what the instance said as it left, as long as no process of it has come back."""
+    return "" if fact is None or is_process_of(fact.holder, fact.name) else fact.released or fact.left
 
 
 def _own_hold(watched: WatchedLease, terms: LeaseTerms, now_s: float, work: bool) -> LeaseWrite | None:
     """Renew at half time while there is work, empty the holder when there is none; both over the version seen."""
     assert watched.fact is not None, "what is held is there"
     if not work:
-        return LeaseWrite("empty", watched.name, watched.fact.version, watched.fact.uid, duration_s=terms.duration_s)
+        version, uid = watched.fact.version, watched.fact.uid
+        return LeaseWrite("empty", watched.name, version, uid, duration_s=terms.duration_s, left=_left(watched.fact))
     if watched.held_from_s is None or now_s >= watched.held_from_s + terms.duration_s:
         return _hold(watched, terms)
     return None
@@ -239,7 +245,7 @@ def vanished_together(
     Those that vanished before an operator released the brake do not count.
     """
     gone = sorted((at_s, lease.name) for lease in leases for at_s in _vanished_at_s(lease, named, terms, now_s))
-    return _most_within([each for each in gone if each[0] > released_s], 2 * terms.duration_s)
+    return _most_within([each for each in gone if released_s < each[0] <= now_s], 2 * terms.duration_s)
 
 
 def _vanished_at_s(lease: WatchedLease, named: Collection[str], terms: LeaseTerms, now_s: float) -> Iterator[float]:
@@ -251,7 +257,7 @@ def _vanished_at_s(lease: WatchedLease, named: Collection[str], terms: LeaseTerm
         yield lease.seen_at_s
     elif is_process_of(fact.holder, lease.name):
         yield lease.seen_at_s + _waiting_s(lease, terms)
-    elif not fact.released:
+    elif not (fact.released or fact.left):
         yield lease.alive_at_s + terms.duration_s
 
 
