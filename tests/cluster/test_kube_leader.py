@@ -178,3 +178,18 @@ def test_the_lead_ends_when_the_work_does(cluster: Cluster, namespace: str) -> N
         assert not (await read(client, namespace)).spec.holder_identity
 
     cluster.run(scenario)
+
+
+def test_who_may_not_stand_says_so_once(cluster: Cluster, namespace: str) -> None:
+    async def scenario(client: Client) -> None:
+        told: list[str] = []
+        lead = Lead(client, "poise-operator", namespace, terms("a_p"), now_s=time.monotonic, tell=told.append)
+        task = asyncio.create_task(lead.run(Worker()))
+        await until(lambda: bool(told))
+        await asyncio.sleep(3 * terms("a_p").renew_s)
+        await stop(task)
+        (only,) = told
+        assert only.startswith("cannot stand for the lead: ")
+        assert "get" in only
+
+    cluster.run(scenario, user="alice")

@@ -124,13 +124,13 @@ class _Condition(msgspec.Struct):
 
 
 class _Established(msgspec.Struct):
-    conditions: list[_Condition] = msgspec.field(default_factory=list)
+    conditions: list[_Condition] | None = None
 
 
 async def _is_served(client: Client, kind: str) -> bool:
     read = await client.get(ObjectRef(DEFINITIONS, f"{DEFINED[kind].plural}.poise.dev"), Custom)
     status = msgspec.json.decode(read.status, type=_Established)
-    return any((each.type, each.status) == ("Established", "True") for each in status.conditions)
+    return any((each.type, each.status) == ("Established", "True") for each in status.conditions or [])
 
 
 async def until(holds: Callable[[], bool], within_s: float = 20.0) -> None:

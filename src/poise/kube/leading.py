@@ -58,10 +58,19 @@ class Lead:
             await self._let_go()
 
     async def _campaign(self) -> None:
-        """Look at the Lease until it is free, and take it."""
+        """Look at the Lease until it is free, and take it; what is in the way is told when it changes."""
+        told = ""
         while not self.may_act():
-            with suppress(PoiseError):
+            trouble = ""
+            try:
                 await self._try()
+            except Conflict:
+                pass  # Somebody else was faster.
+            except PoiseError as error:
+                trouble = str(error)
+            if trouble and trouble != told:
+                self._tell(f"cannot stand for the lead: {trouble}")
+            told = trouble
             if not self.may_act():
                 await asyncio.sleep(self._terms.renew_s)
         self._tell(f"leads as {self._terms.me}")
