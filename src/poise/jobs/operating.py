@@ -1,0 +1,186 @@
+"""The Kubernetes operator: one leader among its processes, which runs a job for each kind that lives there."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from poise.errors import Forbidden, NotFound, Unavailable
+from poise.jobs.sharder.metrics import OperatorMetrics, RingNumbers
+from poise.jobs.sharder.rings import Lookout, Rings
+from poise.kube import LEASES, Client, Lead, Missing, ObjectRef, Resource, find_resource
+from poise.kube.crds import custom_resource
+from poise.kube.leadership import LeadTerms
+from poise.kube.objects import KubeValue
+from poise.kube.pacing import Pace
+from poise.model.sharding import holder_identity
+
+LEASE = "poise-operator"
+# What each kind is run by. The other kinds of Poise have their place here, too.
+JOBS: dict[str, Callable[[Lookout], Rings]] = {"ShardRing": Rings}
+DEFINITIONS_HINT = "install the definitions first: poise operator --definitions | kubectl apply -f -"
+_REVIEWS = Resource("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", False)
+_REACH_PACE = Pace(first_s=1.0, longest_s=15.0)
+
+
+def lead_terms(me: str, lease_s: int) -> LeadTerms:
+    """Divide the Lease of the leader: renewed five times, and ended for itself a third before others may take it."""
+    return LeadTerms(me=me, duration_s=lease_s, renew_s=lease_s / 5, margin_s=lease_s / 3)
+
+
+def request_s(lease_s: int) -> float:
+    """Give the longest request: what was sent while it led has arrived before anybody else leads."""
+    return min(4.0, lease_s / 4)
+
+
+def identity(name: str) -> str:
+    """Name this process. No instance of a ring is called like this, so that nobody takes it for one."""
+    return holder_identity(f"poise-sharder-{name}", uuid.uuid4().hex)
+
+
+class Operator:
+    """One process of the operator: it stands for the lead, and works while it has it."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        me: str,
+        home: str,
+        scope: str | None = None,
+        lease_s: int = 15,
+        tell: Callable[[str], None] = lambda _sentence: None,
+    ) -> None:
+        """Prepare; `home` is the namespace of the leader's Lease, `scope` the only one that is looked at."""
+        self._client, self._me, self._home, self._scope, self._tell = client, me, home, scope, tell
+        self._lead = Lead(client, LEASE, home, lead_terms(me, lease_s), tell=tell)
+        self._jobs: dict[str, Rings] = {}
+        self._waits = "the API server was not asked yet"
+        self.ended = ""
+        self.metrics = OperatorMetrics(
+            self._numbers,
+            {
+                "leads": lambda: float(self._lead.may_act()),
+                "rings": lambda: float(len(self._numbers())),
+                "rings_refused": lambda: float(sum(job.refused for job in self._jobs.values())),
+                "kube_events_dropped": lambda: float(sum(job.events_dropped for job in self._jobs.values())),
+            },
+        )
+
+    async def run(self) -> None:
+        """Wait until the cluster answers, then stand for the lead until cancelled. Hung: end this process at once."""
+        try:
+            await self._reach()
+            await self._lead.run(self._work)
+        except BaseException as error:
+            self.ended = f"the operator has ended: {type(error).__name__}"
+            raise
+
+    async def _reach(self) -> None:
+        """Ask for the definitions and the own rights; who does not answer is asked again."""
+        failures = 0
+        while True:
+            try:
+                await check_cluster(self._client, self._home, self._scope)
+                self._waits = ""
+                return
+            except Unavailable as error:
+                failures += 1
+                wait_s = _REACH_PACE.wait_s(failures, 1.0)
+                self._waits = f"the API server cannot be reached: {error}"
+                self._tell(f"{self._waits}; trying again in {wait_s:.0f} s")
+                await asyncio.sleep(wait_s)
+
+    async def _work(self) -> None:
+        """Run all jobs, as somebody who knows nothing of what was before."""
+        lookout = Lookout(client=self._client, me=self._me, may_act=self._lead.may_act, scope=self._scope)
+        self._jobs = {kind: make(lookout) for kind, make in JOBS.items()}
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for job in self._jobs.values():
+                    tasks.create_task(job.run())
+        finally:
+            self._jobs = {}
+
+    def dead(self) -> str:
+        """Say why this process should be started again; empty while it is well."""
+        return self.ended
+
+    def unready(self) -> str:
+        """Say what is missing; empty when it leads and knows everything, or stands by for another leader."""
+        if self.ended or self._waits:
+            return self.ended or self._waits
+        if self._lead.may_act():
+            if not self._jobs:
+                return "the jobs have not begun yet"
+            return "; ".join(told for job in self._jobs.values() if (told := job.unready()))
+        if self._lead.holder not in ("", self._me):
+            return ""
+        return f"nobody leads yet, by the Lease {self._home}/{LEASE}"
+
+    def _numbers(self) -> list[RingNumbers]:
+        return [ring for job in self._jobs.values() for ring in job.numbers()]
+
+
+class Right(NamedTuple):
+    """One thing that the operator must be allowed to do."""
+
+    verb: str
+    resource: Resource
+    namespace: str
+    subresource: str = ""
+
+
+class _Allowed(KubeValue, frozen=True):
+    allowed: bool = False
+
+
+class _Review(KubeValue, frozen=True):
+    status: _Allowed = _Allowed()
+
+
+async def check_cluster(client: Client, home: str, scope: str | None) -> None:
+    """Refuse to start where the definitions, or the rights to lead and to follow, are missing; says all that is."""
+    for kind in JOBS:
+        wanted = custom_resource(kind)
+        found = await find_resource(client, wanted.group, wanted.plural)
+        if isinstance(found, Missing):
+            raise NotFound(f"the cluster does not know {kind} ({found.why}); {DEFINITIONS_HINT}")
+    lacking = [right for right in needed_rights(home, scope) if not await is_allowed(client, right)]
+    if lacking:
+        first, *more = refusals(lacking)
+        raise Forbidden(first.verb, first.group, first.resource, first.namespace, "; ".join(map(str, more)))
+
+
+def needed_rights(home: str, scope: str | None) -> list[Right]:
+    """List what is needed to lead and to follow; what a single ring needs is told by that ring."""
+    rights = [Right(verb, LEASES, home) for verb in ("get", "create", "update")]
+    for kind in JOBS:
+        resource = custom_resource(kind)
+        rights += [Right(verb, resource, scope or "") for verb in ("list", "watch", "patch")]
+        rights.append(Right("patch", resource, scope or "", "status"))
+    return rights
+
+
+async def is_allowed(client: Client, right: Right) -> bool:
+    """Ask the API server whether this user has a right."""
+    asked = {
+        "verb": right.verb,
+        "group": right.resource.group,
+        "resource": right.resource.plural,
+        "subresource": right.subresource,
+        "namespace": right.namespace,
+    }
+    body = {"apiVersion": _REVIEWS.api_version, "kind": _REVIEWS.kind, "spec": {"resourceAttributes": asked}}
+    return (await client.create(ObjectRef(_REVIEWS, ""), body, _Review)).status.allowed
+
+
+def refusals(lacking: Iterable[Right]) -> list[Forbidden]:
+    """Say which rights are missing, the verbs of one resource together."""
+    verbs: dict[tuple[str, str, str], list[str]] = {}
+    for right in lacking:
+        named = "/".join(part for part in (right.resource.plural, right.subresource) if part)
+        verbs.setdefault((right.resource.group, named, right.namespace), []).append(right.verb)
+    return [Forbidden(", ".join(some), *resource) for resource, some in verbs.items()]

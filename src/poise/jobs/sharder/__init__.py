@@ -1,0 +1,1 @@
+"""The sharder: it gives the objects of a ring to the instances of one controller, and moves them without two owners."""

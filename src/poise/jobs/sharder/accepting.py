@@ -1,0 +1,67 @@
+"""Which rings are run: one of each name, by a document that keeps every rule. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from poise.documents import load
+from poise.errors import Forbidden, InvalidSpec
+from poise.jobs.sharder.status import BRAKE_ANNOTATION, Refusal
+from poise.kube.objects import Custom, Meta
+from poise.model import ShardRing
+
+FINALIZER = "poise.dev/shards"
+
+
+def rightful(claims: Iterable[Meta]) -> Meta:
+    """Choose which ring of one name is run: the one that was accepted before, else the oldest, then by namespace.
+
+    The labels of a ring name it without a namespace, so two of one name would write each other's labels. One that has
+    the finalizer was accepted: another one of the same second must not take its place.
+    """
+    return min(claims, key=lambda meta: (not is_accepted(meta), meta.creation_timestamp or "", meta.namespace))
+
+
+def is_accepted(meta: Meta) -> bool:
+    """Say whether a ring was accepted: then it may have written labels."""
+    return FINALIZER in meta.finalizers
+
+
+def is_removed(meta: Meta) -> bool:
+    """Say whether somebody wants a ring to end."""
+    return meta.deletion_timestamp is not None
+
+
+def brake_released(meta: Meta) -> str:
+    """Give what an operator said last to open the brake; any change of it opens it."""
+    return meta.annotations.get(BRAKE_ANNOTATION, "")
+
+
+def read_ring(custom: Custom) -> ShardRing:
+    """Read the document of a ring by the same rules as everywhere; InvalidSpec with every fault."""
+    (document,) = load(custom.as_document(), custom.metadata.name)
+    assert isinstance(document, ShardRing), "only rings are watched"
+    return document
+
+
+def name_taken(meta: Meta, by: Meta) -> Refusal:
+    """Say that another ring has the name."""
+    told = (
+        f"the ring {by.namespace}/{by.name} has this name already; labels of objects name a ring without its namespace"
+    )
+    return Refusal("NameTaken", f"{told}: give one of the two ({meta.namespace}/{meta.name}) another name")
+
+
+def invalid_document(error: InvalidSpec, *, runs: bool, removed: bool) -> Refusal:
+    """Say what is wrong with a document, and what happens meanwhile."""
+    faults = "; ".join(f"{fault.path}: {fault.message}" for fault in error.faults)
+    if runs:
+        return Refusal("InvalidSpec", f"{faults} (until this is mended the ring is run as it was before)")
+    if removed:
+        return Refusal("InvalidSpec", f"{faults} (mend this: its labels cannot be taken off without its resources)")
+    return Refusal("InvalidSpec", faults)
+
+
+def forbidden(error: Forbidden) -> Refusal:
+    """Say which right the operator lacks to accept a ring."""
+    return Refusal("Forbidden", f"the operator {error}")

@@ -1,0 +1,223 @@
+"""The instances of a ring by their Leases, timed by this process's own clock. Pure: time is an argument."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import msgspec
+
+from poise.jobs.sharder.report import InstanceSeen
+from poise.kube import Lease, Meta
+from poise.kube.objects import LeaseSpec
+from poise.model.sharding import (
+    LABEL_MAX,
+    LEFT_ANNOTATION,
+    RELEASED_ANNOTATION,
+    RING_LABEL,
+    TOKENS_LABEL,
+    LeaseFact,
+    LeaseWrite,
+    Standing,
+    is_process_of,
+)
+from poise.observe.brake import is_braked
+from poise.observe.leases import (
+    LeaseTerms,
+    WatchedLease,
+    judge,
+    next_lease_write,
+    next_look_s,
+    standing,
+    vanished_together,
+    watch_lease,
+    wrote_lease,
+)
+
+TOKENS_MAX = 10_000
+
+
+def read_lease(lease: Lease) -> LeaseFact:
+    """Take of a Lease what is decided by; nonsense in it counts as not said."""
+    meta, spec = lease.metadata, lease.spec
+    return LeaseFact(
+        meta.name,
+        meta.uid,
+        meta.resource_version,
+        spec.holder_identity or "",
+        float(max(spec.lease_duration_seconds or 0, 0)),
+        meta.annotations.get(RELEASED_ANNOTATION, ""),
+        _tokens(meta.labels.get(TOKENS_LABEL, "")),
+        meta.annotations.get(LEFT_ANNOTATION, ""),
+    )
+
+
+def _tokens(text: str) -> int | None:
+    plain = text.isascii() and text.isdigit() and len(text) <= len(str(TOKENS_MAX))
+    return int(text) if plain and 1 <= int(text) <= TOKENS_MAX else None
+
+
+def made_lease(write: LeaseWrite, old: Lease | None, place: tuple[str, str], told: str) -> Lease:
+    """Make the Lease that a decision to hold or to empty it writes; `place` is (namespace, ring), `told` informs.
+
+    It keeps what its instance wrote of itself, and the version that was seen.
+    """
+    namespace, ring = place
+    base = old or Lease(Meta(name=write.name, namespace=namespace, labels={RING_LABEL: ring}))
+    said = {RELEASED_ANNOTATION: write.released, LEFT_ANNOTATION: write.left}
+    notes = {name: value for name, value in base.metadata.annotations.items() if name not in said}
+    notes |= {name: value for name, value in said.items() if value}
+    mine = bool(write.holder) and base.spec.holder_identity == write.holder
+    spec = LeaseSpec(
+        write.holder or None,
+        max(1, round(write.duration_s)),
+        base.spec.acquire_time if mine or not write.holder else told,
+        told,
+        (base.spec.lease_transitions or 0) + (1 if write.holder and not mine and old is not None else 0),
+    )
+    return msgspec.structs.replace(base, metadata=msgspec.structs.replace(base.metadata, annotations=notes), spec=spec)
+
+
+class Instances:
+    """What is known of every instance that has a Lease, or that labels of objects name.
+
+    `leaving` are those of whose Lease the own hold is just being ended: nothing is moved by it any more.
+    """
+
+    def __init__(self, terms: LeaseTerms) -> None:
+        """Begin with no Lease seen."""
+        self.terms = terms
+        self.watched: dict[str, WatchedLease] = {}
+        self.standings: dict[str, Standing] = {}
+        self.leases: dict[str, Lease] = {}
+        self.leaving: set[str] = set()
+        self.notes: dict[str, str] = {}
+        self.vanished: tuple[str, ...] = ()
+        self.released_s = float("-inf")
+        self.next_s = float("-inf")
+
+    def see(self, lease: Lease, now_s: float) -> None:
+        """Take a Lease as a watch shows it."""
+        name, fact = lease.metadata.name, read_lease(lease)
+        if len(name) > LABEL_MAX:
+            return
+        self._keep(watch_lease(self.watched.get(name), name, fact, self.terms, now_s), lease, now_s)
+
+    def miss(self, gone: Lease, now_s: float) -> None:
+        """Take the news that a Lease is gone, unless another of its name is known already."""
+        name = gone.metadata.name
+        known = self.watched.get(name)
+        if known is not None and known.fact is not None and known.fact.uid == gone.metadata.uid:
+            self._keep(watch_lease(known, name, None, self.terms, now_s), None, now_s)
+
+    def wrote(self, sent: WatchedLease, answer: Lease | None, sent_at_s: float, now_s: float) -> None:
+        """Take the answer to an own write, unless a watch has shown meanwhile what came after it."""
+        known = self.watched.get(sent.name)
+        fact = None if answer is None else read_lease(answer)
+        if known is None or (known is not sent and _came_later(known, fact)):
+            return
+        self._keep(wrote_lease(known, fact, sent_at_s, self.terms), answer, now_s)
+
+    def _keep(self, watched: WatchedLease, lease: Lease | None, now_s: float) -> None:
+        if watched is self.watched.get(watched.name):
+            return
+        self.watched[watched.name] = watched
+        self.notes.pop(watched.name, None)
+        if lease is None:
+            self.leases.pop(watched.name, None)
+        else:
+            self.leases[watched.name] = lease
+        look_s = next_look_s(watched, self.terms, now_s)
+        if look_s is not None:
+            self.next_s = min(self.next_s, look_s)
+
+    def said(self, name: str) -> tuple[str, str, int | None] | None:
+        """Give what a Lease says apart from being renewed."""
+        known = self.watched.get(name)
+        fact = None if known is None else known.fact
+        return None if fact is None else (fact.uid, fact.holder, fact.tokens)
+
+    def is_current(self, name: str, now_s: float) -> bool:
+        """Say whether an instance still stands as it was last judged."""
+        return self.standings.get(name) is standing(self.watched.get(name), self.terms, now_s)
+
+    def judge_all(self, named: Collection[str], percent: int, now_s: float) -> dict[str, Standing | None]:
+        """Judge every instance and the brake now; gives those who stand otherwise, with how they stood before."""
+        for name in named:
+            if name not in self.watched:
+                self.watched[name] = watch_lease(None, name, None, self.terms, now_s)
+        for name in [name for name, each in self.watched.items() if each.fact is None and name not in named]:
+            del self.watched[name]
+        before = self.standings
+        self.standings = {name: standing(each, self.terms, now_s) for name, each in self.watched.items()}
+        gone = vanished_together(self.watched.values(), named, self.terms, now_s, self.released_s)
+        self.vanished = tuple(sorted(gone)) if is_braked(len(gone), len(named), percent) else ()
+        looks = (next_look_s(each, self.terms, now_s) for each in self.watched.values())
+        self.next_s = min((look_s for look_s in looks if look_s is not None), default=float("inf"))
+        return {
+            name: before.get(name)
+            for name in before.keys() | self.standings.keys()
+            if before.get(name) is not self.standings.get(name)
+        }
+
+    @property
+    def braked(self) -> bool:
+        """Say whether the brake holds."""
+        return bool(self.vanished)
+
+    def next_write(self, name: str, now_s: float, *, work: bool, named: bool) -> LeaseWrite | None:
+        """Decide the next write of one Lease."""
+        watched = self.watched.get(name)
+        if watched is None:
+            return None
+        return next_lease_write(watched, self.terms, now_s, work=work, named=named, braked=self.braked)
+
+    def tokens(self, usual: int) -> dict[str, int]:
+        """Give the tokens of the members: who is ready, and who is late and keeps its place in case it returns.
+
+        Whoever is late because it has no Lease, or because a stranger holds that, has no place: keys would wait for it.
+        """
+        counts: dict[str, int] = {}
+        for name, stands in self.standings.items():
+            fact = self.watched[name].fact
+            own = fact is not None and (not fact.holder or is_process_of(fact.holder, name))
+            if stands in (Standing.READY, Standing.LATE) and own:
+                counts[name] = usual if fact is None or fact.tokens is None else fact.tokens
+        return counts
+
+    def shown(self, usual: int, objects: Mapping[str, Collection[str]], now_s: float) -> tuple[InstanceSeen, ...]:
+        """Tell of every instance."""
+        return tuple(
+            InstanceSeen(
+                name=name,
+                state=judge(each, self.terms, now_s),
+                tokens=usual if each.fact is None or each.fact.tokens is None else each.fact.tokens,
+                objects=len(objects.get(name, ())),
+                note=self.notes.get(name) or _oddity(each, self.leases.get(name), self.terms),
+            )
+            for name, each in sorted(self.watched.items())
+        )
+
+
+def _came_later(known: WatchedLease, answer: LeaseFact | None) -> bool:
+    """Say whether what a watch showed meanwhile is newer than the answer to an own write."""
+    if known.fact is None:
+        return True
+    if answer is None or known.fact.uid != answer.uid:
+        return True
+    shown, answered = known.fact.version, answer.version
+    return not (shown.isdecimal() and answered.isdecimal()) or int(shown) > int(answered)
+
+
+def _oddity(watched: WatchedLease, lease: Lease | None, terms: LeaseTerms) -> str:
+    """Say what is odd about a Lease; nothing where it is as it should be."""
+    fact = watched.fact
+    if fact is None or lease is None:
+        return "objects name it, and it has no Lease"
+    if fact.holder and fact.holder != terms.me and not is_process_of(fact.holder, fact.name):
+        return f"its Lease is held by {fact.holder[:100]!r}, which is no process of it"
+    if fact.holder and fact.duration_s <= 0:
+        return "its Lease says no duration"
+    said = lease.metadata.labels.get(TOKENS_LABEL)
+    if said is not None and fact.tokens is None:
+        return f"its label {TOKENS_LABEL} is no number from 1 to {TOKENS_MAX}: {said!r}"
+    return ""

@@ -1,0 +1,240 @@
+"""Keeps the policies of rings on the cluster: made when a ring is accepted, mended when it changes, gone with the ring.
+
+Order: the policy before its binding; the binding goes first. Nothing depends on it: where the cluster is too old, or a
+right is missing, that is told in one sentence, and the rings are run without.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+
+from poise.errors import Forbidden, InvalidSpec, NotFound, PoiseError
+from poise.jobs.sharder.policy import (
+    KUBE_SYSTEM,
+    MANAGED,
+    MANAGED_LABEL,
+    NAMESPACE_LABEL,
+    SCOPE_LABEL,
+    Names,
+    Protection,
+    Terms,
+    Writers,
+    protect,
+    resource_names,
+)
+from poise.kube import Client, Meta, ObjectRef, Partial, Resource, Selection, find_resource
+from poise.kube.crds import custom_resource
+from poise.kube.objects import KubeValue
+from poise.kube.pacing import Pace, asked_wait_s
+from poise.model import ShardRing
+from poise.model.sharding import RING_LABEL
+
+_ADMISSION = "admissionregistration.k8s.io"
+POLICIES = Resource(_ADMISSION, "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", False)
+BINDINGS = Resource(_ADMISSION, "v1", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", False)
+_SELF = Resource("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", False)
+_RINGS = custom_resource("ShardRing")
+_AGAIN_S = 30.0  # Nothing is due then: what somebody changed, and kinds that came later, are found.
+_LEAD_S = 1.0
+_FAILED_PACE = Pace(first_s=0.5, longest_s=30.0)
+_OPEN = "the labels of rings are not protected"
+_log = logging.getLogger("poise.operator")
+
+
+class Kept(KubeValue, frozen=True):
+    """A policy or a binding as it is on the cluster."""
+
+    metadata: Meta
+    spec: dict[str, object]
+
+    def is_as(self, document: Mapping[str, object]) -> bool:
+        """Say whether it is as a document wants it."""
+        shown = {"metadata": {"name": self.metadata.name, "labels": self.metadata.labels}, "spec": self.spec}
+        return all(_covers(shown[part], document[part]) for part in shown)
+
+
+class _User(KubeValue, frozen=True):
+    username: str = ""
+
+
+class _UserStatus(KubeValue, frozen=True):
+    user_info: _User = _User()
+
+
+class _Review(KubeValue, frozen=True):
+    status: _UserStatus = _UserStatus()
+
+
+class _ServerVersion(KubeValue, frozen=True):
+    git_version: str = ""
+
+
+class PolicyKeeper:
+    """Keeps one policy and one binding for each ring that is run; `trouble` says what is not protected, and why.
+
+    With `protecting` off it only removes what it made before. The own user is always one of the sharders.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        may_act: Callable[[], bool],
+        scope: str | None = None,
+        protecting: bool = True,
+        webhook: bool = False,
+        sharders: tuple[str, ...] = (),
+        exempt: tuple[str, ...] = KUBE_SYSTEM,
+        tell: Callable[[str], None] = lambda _sentence: None,
+    ) -> None:
+        """Prepare; `scope` is the only namespace that is looked at, `tell` hears each trouble once."""
+        self._client, self._may_act, self._scope, self._tell = client, may_act, scope, tell
+        self._protecting, self._webhook, self._sharders, self._exempt = protecting, webhook, sharders, exempt
+        self._rings: tuple[ShardRing, ...] | None = None
+        self._me = ""
+        self._kinds: dict[Names, str] = {}
+        self._failures = 0
+        self._woken = asyncio.Event()
+        self.trouble = ""
+
+    def update(self, rings: Iterable[ShardRing]) -> None:
+        """Take the rings that are run now; one that is only not known yet loses nothing."""
+        given = tuple(rings)
+        if given != self._rings:
+            self._rings = given
+            self._woken.set()
+
+    async def run(self) -> None:
+        """Keep the policies until cancelled; they stay when it ends."""
+        while True:
+            self._woken.clear()
+            wait_s = await self._look()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._woken.wait()
+
+    async def _look(self) -> float | None:
+        """Look once; gives when to look again."""
+        if self._rings is None:
+            return None
+        if not self._may_act():
+            return _LEAD_S
+        try:
+            self._say(await self._keep(self._rings))
+        except PoiseError as error:
+            self._failures += 1
+            wait_s = max(_FAILED_PACE.wait_s(self._failures, random.random()), asked_wait_s(error))
+            _log.warning("policies.wait seconds=%.1f reason=%s", wait_s, error)
+            return wait_s
+        self._failures = 0
+        return _AGAIN_S
+
+    def _say(self, trouble: str) -> None:
+        """Tell a trouble once, and again only after it was gone."""
+        if trouble and trouble != self.trouble:
+            self._tell(trouble)
+        self.trouble = trouble
+
+    async def _keep(self, rings: tuple[ShardRing, ...]) -> str:
+        """Bring policies and bindings to what they should be; gives what is in the way."""
+        try:
+            policies, bindings = await self._there(POLICIES), await self._there(BINDINGS)
+        except NotFound:
+            return await self._too_old() if self._protecting else ""
+        except Forbidden as error:
+            return _not_allowed(error) if self._protecting else ""
+        try:
+            wanted = await self._wanted(rings) if self._protecting else []
+            troubles = [await self._apply(each, policies, bindings) for each in wanted]
+            await self._sweep(policies, bindings, {each.name for each in wanted}, rings)
+        except Forbidden as error:
+            return _not_allowed(error)
+        return "; ".join(filter(None, troubles))
+
+    async def _too_old(self) -> str:
+        told = await self._client.read("/version", _ServerVersion)
+        return f"{_OPEN}: this cluster ({told.git_version}) has no {POLICIES.kind}, which Kubernetes has since 1.30"
+
+    async def _there(self, resource: Resource) -> dict[str, Kept]:
+        found, _ = await self._client.list_all(Selection(resource), Kept)
+        return {each.metadata.name: each for each in found}
+
+    async def _wanted(self, rings: tuple[ShardRing, ...]) -> list[Protection]:
+        """Make what should be there, for this user and the kinds that the cluster has now."""
+        if not self._me:
+            body = {"apiVersion": _SELF.api_version, "kind": _SELF.kind}
+            self._me = (await self._client.create(ObjectRef(_SELF, ""), body, _Review)).status.user_info.username
+        for names in {each for ring in rings for each in resource_names(ring)} - self._kinds.keys():
+            found = await find_resource(self._client, *names)
+            if isinstance(found, Resource):
+                self._kinds[names] = found.kind
+        sharders = tuple(dict.fromkeys((self._me, *self._sharders)))
+        writers = Writers(sharders=sharders, exempt=self._exempt)
+        return protect(rings, self._kinds, Terms(writers=writers, scope=self._scope, webhook=self._webhook))
+
+    def _is_own(self, meta: Meta) -> bool:
+        """Say whether an installation that looks at these namespaces made it."""
+        labels = meta.labels
+        return labels.get(MANAGED_LABEL) == MANAGED and labels.get(SCOPE_LABEL) == (self._scope or "")
+
+    async def _apply(self, made: Protection, policies: Mapping[str, Kept], bindings: Mapping[str, Kept]) -> str:
+        """Apply a policy, then its binding, where they are not as they should be; gives why one cannot be applied."""
+        pairs = ((POLICIES, policies, made.policy), (BINDINGS, bindings, made.binding))
+        for resource, there, document in pairs:
+            found = there.get(made.name)
+            if found is not None and not self._is_own(found.metadata):
+                return f"{_OPEN} by {made.name}: there is a {resource.kind} of that name which is somebody else's"
+            if (found is not None and found.is_as(document)) or not self._may_act():
+                continue
+            try:
+                await self._client.apply(ObjectRef(resource, made.name), document, Partial, force=True)
+            except InvalidSpec as error:
+                return f"{_OPEN} by {made.name}: the API server refuses it: {error}"
+            _log.info("policy.applied kind=%s name=%s", resource.kind, made.name)
+        return ""
+
+    async def _sweep(
+        self, policies: Mapping[str, Kept], bindings: Mapping[str, Kept], names: set[str], rings: tuple[ShardRing, ...]
+    ) -> None:
+        """Remove what this installation made and nobody wants any more, bindings first."""
+        for resource, there in ((BINDINGS, bindings), (POLICIES, policies)):
+            for name in there.keys() - names:
+                meta = there[name].metadata
+                if self._is_own(meta) and await self._is_over(meta, rings) and self._may_act():
+                    with suppress(NotFound):
+                        await self._client.delete(ObjectRef(resource, name), uid=meta.uid)
+                    _log.info("policy.removed kind=%s name=%s", resource.kind, name)
+
+    async def _is_over(self, meta: Meta, rings: tuple[ShardRing, ...]) -> bool:
+        """Say whether a policy has no ring any more. A ring that is there stays protected, also while it is not run."""
+        name, namespace = meta.labels.get(RING_LABEL, ""), meta.labels.get(NAMESPACE_LABEL, "")
+        run = any((ring.metadata.name, ring.metadata.namespace) == (name, namespace) for ring in rings)
+        if run or not self._protecting:
+            return True
+        try:
+            found, _ = await self._client.list_all(
+                Selection(_RINGS, namespace, fields=f"metadata.name={name}"), Partial
+            )
+        except NotFound:
+            return True  # Not even their definition is there.
+        return not found
+
+
+def _not_allowed(error: Forbidden) -> str:
+    """Say which right is missing: the API server names it best."""
+    right = error.told or f"may not {error.verb} {error.resource}"
+    return f"{_OPEN} as they should be: {right} (grant it, or start the operator with --no-protect)"
+
+
+def _covers(found: object, wanted: object) -> bool:
+    """Say whether all that is wanted is there; what others added to a mapping, such as a default, is theirs."""
+    if isinstance(wanted, Mapping):
+        return isinstance(found, Mapping) and all(_covers(found.get(key), value) for key, value in wanted.items())
+    if isinstance(wanted, list):
+        there = found if isinstance(found, list) else []
+        return len(there) == len(wanted) and all(map(_covers, there, wanted))
+    return found == wanted

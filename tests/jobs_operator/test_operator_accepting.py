@@ -1,0 +1,84 @@
+"""Which rings are run: one of each name, by sound documents."""
+
+from __future__ import annotations
+
+import itertools
+
+import msgspec
+import pytest
+
+from poise.errors import Forbidden, InvalidSpec
+from poise.jobs.sharder.accepting import (
+    FINALIZER,
+    brake_released,
+    forbidden,
+    invalid_document,
+    name_taken,
+    read_ring,
+    rightful,
+)
+from poise.kube.objects import Custom, Meta
+from poise.model import ShardRing
+
+OLD = Meta("web", "b", creation_timestamp="2026-11-16T10:00:00Z")
+YOUNG = Meta("web", "a", creation_timestamp="2026-11-16T10:00:01Z")
+TWIN = Meta("web", "c", creation_timestamp="2026-11-16T10:00:00Z")
+
+
+def accepted(meta: Meta) -> Meta:
+    return msgspec.structs.replace(meta, finalizers=("other", FINALIZER))
+
+
+@pytest.mark.parametrize(
+    ("claims", "chosen"),
+    [
+        ([OLD, YOUNG], OLD),
+        ([OLD, TWIN], OLD),
+        ([TWIN, YOUNG], TWIN),
+        ([OLD, accepted(YOUNG)], accepted(YOUNG)),
+        ([OLD, accepted(TWIN)], accepted(TWIN)),
+        ([accepted(OLD), accepted(YOUNG)], accepted(OLD)),
+        ([YOUNG], YOUNG),
+    ],
+)
+def test_the_ring_that_was_accepted_is_run_else_the_oldest(claims: list[Meta], chosen: Meta) -> None:
+    for order in itertools.permutations(claims):
+        assert rightful(order) == chosen
+
+
+def test_a_refusal_names_the_other_one() -> None:
+    refusal = name_taken(YOUNG, OLD)
+    assert refusal.reason == "NameTaken"
+    assert "the ring b/web has this name already" in refusal.message
+    assert "a/web" in refusal.message
+
+
+def custom(spec: str, **meta: object) -> Custom:
+    named = msgspec.convert({"name": "web", "namespace": "team", **meta}, Meta)
+    return Custom(named, "poise.dev/v1alpha1", "ShardRing", msgspec.Raw(spec.encode()), msgspec.Raw(b'{"x": 1}'))
+
+
+def test_a_document_is_read_like_a_file() -> None:
+    ring = read_ring(custom('{"policy": "balanced", "leaseSeconds": 3}', annotations={"a": "b"}, generation=4))
+    assert isinstance(ring, ShardRing)
+    assert (ring.metadata.namespace, ring.spec.policy, ring.spec.lease_seconds) == ("team", "balanced", 3)
+
+
+def test_every_fault_of_a_document_is_told_with_its_path() -> None:
+    with pytest.raises(InvalidSpec) as caught:
+        read_ring(custom('{"policy": "best", "leaseSeconds": 0}'))
+    plain = invalid_document(caught.value, runs=False, removed=False).message
+    assert "$.spec.policy: " in plain
+    assert "$.spec.leaseSeconds: " in plain
+    assert "as it was before" in invalid_document(caught.value, runs=True, removed=False).message
+    assert "cannot be taken off" in invalid_document(caught.value, runs=False, removed=True).message
+
+
+def test_the_missing_right_is_named() -> None:
+    refusal = forbidden(Forbidden("patch", "poise.dev", "shardrings", "team"))
+    assert refusal.message == 'the operator may not patch shardrings of the group "poise.dev" in the namespace team'
+
+
+def test_the_brake_is_opened_by_an_annotation() -> None:
+    assert brake_released(Meta("web", annotations={"poise.dev/brake-released": "now"})) == "now"
+    assert brake_released(Meta("web")) == ""
