@@ -14,6 +14,10 @@ from tests.cluster.world import Cluster, install_definitions, make_namespace, re
 from poise.kube import NAMESPACES, ObjectRef
 
 USERS = ("alice", "bob")
+# A request that is cancelled while its connection is being made leaves the socket to the garbage collector.
+_STRAY_SOCKETS = pytest.mark.filterwarnings(
+    "ignore:Exception ignored in. <(socket.socket|function _SelectorTransport):pytest.PytestUnraisableExceptionWarning"
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -22,6 +26,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.path.is_relative_to(Path(__file__).parent):
             item.add_marker(pytest.mark.cluster)
             item.add_marker(pytest.mark.slow)
+            item.add_marker(_STRAY_SOCKETS)
 
 
 @pytest.fixture(scope="session")

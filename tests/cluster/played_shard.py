@@ -16,8 +16,8 @@ from tests.cluster.world import until
 from poise import clock
 from poise.errors import Conflict, NotFound
 from poise.hold import sharding as hold
+from poise.hold.ring_leases import read_lease, sharder_lease
 from poise.hold.sharding import Claimant, Grip, Knowledge, SeenOwnLease, Take, Verdict
-from poise.jobs.sharder.instances import made_lease, read_lease
 from poise.kube import LEASES, Client, Deleted, Event, Lease, ObjectRef, Partial, Reflector, Resource, Selection, Synced
 from poise.kube.objects import Meta
 from poise.kube.resources import CONFIG_MAPS, SECRETS
@@ -168,7 +168,7 @@ class PlayedShard:
 
     async def _write(self, write: LeaseWrite) -> None:
         old = self._lease if write.version is not None else None
-        made = made_lease(write, old, (self.namespace, self.ring), clock.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
+        made = sharder_lease(write, old, (self.namespace, self.ring), clock.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
         labels = {RING_LABEL: self.ring} | ({} if self._tokens is None else {TOKENS_LABEL: str(self._tokens)})
         made = msgspec.structs.replace(
             made, metadata=msgspec.structs.replace(made.metadata, labels=made.metadata.labels | labels)

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 
 import msgspec
-import pytest
 from tests.cluster.played_shard import Audit, D, PlayedShard
 from tests.cluster.told import QUICK
 from tests.cluster.world import make_secret, until
@@ -28,10 +27,6 @@ from poise.model.sharding import (
 )
 
 SECRET_RING = {"resources": [{"resource": "secrets", "controlled": [{"resource": "configmaps"}]}]}
-# A request that is cancelled while its connection is being made leaves the socket to the garbage collector.
-STRAY_SOCKETS = pytest.mark.filterwarnings(
-    "ignore:Exception ignored in. <(socket.socket|function _SelectorTransport):pytest.PytestUnraisableExceptionWarning"
-)
 
 
 def ring(name: str, **spec: object) -> ShardRing:

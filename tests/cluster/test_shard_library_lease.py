@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-import warnings
-from collections.abc import Iterator
 
 import pytest
 from tests.cluster.faulty_proxy import FaultyProxy
@@ -21,15 +18,6 @@ from poise.model.sharding import Marks
 
 pytestmark = pytest.mark.usefixtures("definitions")
 D = 3
-
-
-@pytest.fixture(autouse=True)
-def _half_open_connections() -> Iterator[None]:
-    """Forgive what a cancelled connect leaves behind: the HTTP client loses one that is cancelled as it is made."""
-    yield
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
 
 
 async def begun(world: World, *, client: Client | None = None, hangs: bool = False) -> Living:

@@ -6,14 +6,12 @@ import asyncio
 import uuid
 
 from tests.cluster.played_shard import D
-from tests.cluster.sharder_world import STRAY_SOCKETS, bare_lease, make_config_map, state, tamper, world
+from tests.cluster.sharder_world import bare_lease, make_config_map, state, tamper, world
 from tests.cluster.world import Cluster, make_namespace, make_secret, until
 
 from poise.kube import NAMESPACES, Client, ObjectRef
 from poise.kube.resources import CONFIG_MAPS, SECRETS
 from poise.model.sharding import Marks, label_names
-
-pytestmark = STRAY_SOCKETS
 
 
 def test_the_sharder_killed_after_every_write_resumes_to_the_same_end(cluster: Cluster, namespace: str) -> None:

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 from tests.cluster.played_shard import D
-from tests.cluster.sharder_world import STRAY_SOCKETS, World, bare_lease, lease_of, make_families, state, world
+from tests.cluster.sharder_world import World, bare_lease, lease_of, make_families, state, world
 from tests.cluster.world import Cluster, make_secret, make_secrets, until
 
 from poise import clock
@@ -17,7 +17,6 @@ from poise.kube import LEASES, Client, Lease, ObjectRef
 from poise.model.sharding import RING_LABEL, label_names
 from poise.observe import leases
 
-pytestmark = STRAY_SOCKETS
 NAMES = [f"s{number:02}" for number in range(12)]
 
 
@@ -275,7 +274,7 @@ def test_restart_grace_keeps_the_objects_of_who_restarts(cluster: Cluster, names
             released_s = time.monotonic()
             await again.release("restart")
             await w.settled(["a-1"], 8)
-            assert 2.5 < time.monotonic() - released_s
+            assert time.monotonic() - released_s > 2.5
 
     cluster.run(scenario)
 

@@ -8,7 +8,6 @@ import time
 import pytest
 from tests.cluster.played_shard import D
 from tests.cluster.sharder_world import (
-    STRAY_SOCKETS,
     Story,
     bare_lease,
     controlled_by,
@@ -26,7 +25,6 @@ from poise.kube import Client, Event, ObjectRef, Partial, Selection
 from poise.kube.resources import CONFIG_MAPS, SECRETS
 from poise.model.sharding import Marks, label_names
 
-pytestmark = STRAY_SOCKETS
 NAMES = [f"s{number:02}" for number in range(12)]
 
 

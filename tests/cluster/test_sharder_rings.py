@@ -10,7 +10,6 @@ from collections import Counter
 import msgspec
 from tests.cluster.played_shard import D
 from tests.cluster.sharder_world import (
-    STRAY_SOCKETS,
     World,
     bare_lease,
     controlled_by,
@@ -28,7 +27,6 @@ from poise.kube.resources import CONFIG_MAPS, DEFINITIONS
 from poise.model import ShardRing
 from poise.model.sharding import Marks
 
-pytestmark = STRAY_SOCKETS
 NAMES = [f"s{number:02}" for number in range(12)]
 CLASSES = Resource("networking.k8s.io", "v1", "ingressclasses", "IngressClass", namespaced=False)
 

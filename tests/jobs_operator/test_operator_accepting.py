@@ -82,3 +82,12 @@ def test_the_missing_right_is_named() -> None:
 def test_the_brake_is_opened_by_an_annotation() -> None:
     assert brake_released(Meta("web", annotations={"poise.dev/brake-released": "now"})) == "now"
     assert brake_released(Meta("web")) == ""
+
+
+@pytest.mark.parametrize(
+    "guards", ['{"cooldownSeconds": 60}', '{"perTargetMax": 1}', '{"windows": [{"days": ["Mon"]}]}']
+)
+def test_guards_that_nobody_would_keep_are_refused(guards: str) -> None:
+    with pytest.raises(InvalidSpec, match=r"\$\.spec\.guards"):
+        read_ring(custom(f'{{"guards": {guards}}}'))
+    assert read_ring(custom('{"guards": {"movesInFlightMax": null}}')).spec.guards.moves_in_flight_max is None

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from poise.jobs.sharder.instances import Instances, made_lease, read_lease
+from poise.hold.ring_leases import read_lease, sharder_lease
+from poise.jobs.sharder.instances import Instances
 from poise.kube import Lease, Meta
 from poise.kube.objects import LeaseSpec
 from poise.model.sharding import RELEASED_ANNOTATION, RING_LABEL, TOKENS_LABEL, LeaseFact, LeaseWrite, Standing
@@ -63,20 +64,20 @@ def test_a_hold_keeps_what_the_instance_wrote_of_itself() -> None:
     )
     old = Lease(meta, LeaseSpec("a_1", 2, "then", "then", 3))
     write = LeaseWrite("hold", "a", "5", "u", ME, 4.0)
-    made = made_lease(write, old, ("ns", "web"), TOLD)
+    made = sharder_lease(write, old, ("ns", "web"), TOLD)
     assert made.spec == LeaseSpec(ME, 4, TOLD, TOLD, 4)
     assert (made.metadata.labels, made.metadata.annotations) == (meta.labels, {})
     assert (made.metadata.uid, made.metadata.resource_version) == ("u", "5")
     # Renewed, it was acquired when it was; emptied, it has no holder, and gives no reason.
-    again = made_lease(write, made, ("ns", "web"), "later")
+    again = sharder_lease(write, made, ("ns", "web"), "later")
     assert again.spec == LeaseSpec(ME, 4, TOLD, "later", 4)
-    emptied = made_lease(LeaseWrite("empty", "a", "5", "u", duration_s=2.0), again, ("ns", "web"), "last")
-    assert emptied.spec == LeaseSpec(None, 2, TOLD, "last", 4)
+    emptied = sharder_lease(LeaseWrite("empty", "a", "5", "u", duration_s=2.0), again, ("ns", "web"), "last")
+    assert emptied.spec == LeaseSpec(None, 2, None, "last", 4)
     assert read_lease(emptied).released == ""
 
 
 def test_a_vanished_lease_is_made_with_the_label_of_the_ring() -> None:
-    made = made_lease(LeaseWrite("hold", "a", None, None, ME, 4.0), None, ("ns", "web"), TOLD)
+    made = sharder_lease(LeaseWrite("hold", "a", None, None, ME, 4.0), None, ("ns", "web"), TOLD)
     assert made.metadata == Meta("a", "ns", labels={RING_LABEL: "web"})
     assert made.spec == LeaseSpec(ME, 4, TOLD, TOLD, 0)
 

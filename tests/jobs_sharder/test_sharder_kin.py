@@ -83,7 +83,7 @@ def _unmarked(index: Kin, each: SeenObject) -> Touched:
         pytest.param((Kin, "_below"), _only_itself, id="what it controls is forgotten"),
         pytest.param((Kin, "_root_above"), _no_circle, id="a circle has a root"),
         pytest.param((Kin, "_part"), _keeps_trace, id="an adopted child is remembered as settled"),
-        pytest.param((kin, "traced"), _settled, id="every child is settled"),
+        pytest.param((kin, "trace_child"), _settled, id="every child is settled"),
         pytest.param((Kin, "_marked"), _unmarked, id="other marks are not noted"),
     ],
 )

@@ -295,13 +295,13 @@ def test_an_adopted_child_is_mended_at_once(monkeypatch: Patch) -> None:
 
 
 def test_a_child_adopted_by_its_own_owner_is_taken_along_without_asking(monkeypatch: Patch) -> None:
-    original = families._trace
+    original = families.trace_child
 
     def trace(child: SeenObject, root: str, last: Trace | None) -> Trace:
         seen = original(child, root, last)
         return replace(seen, settled=seen.settled or child.marks.shard == "a")
 
-    monkeypatch.setattr(families, "_trace", trace)
+    monkeypatch.setattr(families, "trace_child", trace)
     same = replace(ADOPTED, marks=(Marks("a", 1), Marks("a", 1)), faults={"adopt": 1, "plan": 1})
     expect("two owners", same)
 

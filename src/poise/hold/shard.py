@@ -20,11 +20,11 @@ from poise.clock import boot_s
 from poise.errors import Conflict, Hung, invalid
 from poise.hold.ending import only
 from poise.hold.guard import Guard
+from poise.hold.ring_leases import Dress
 from poise.hold.settings import EXIT_AT, HUNG_AT
 from poise.hold.shard_core import Core
 from poise.hold.shard_held import Child, Held, Reconcile
 from poise.hold.shard_lease import TICK_S, LeaseLost, OwnLease
-from poise.hold.shard_lease_words import Dress
 from poise.hold.shard_place import host_name, own_pod
 from poise.hold.shard_terms import RingTerms, ShardPace, ShardSettings, check_resources, check_settings
 from poise.hold.shard_watching import RingWatch, Watches, find_resources, is_named

@@ -16,7 +16,7 @@ import msgspec
 
 from poise import clock
 from poise.errors import Conflict, NotFound, PoiseError, Unavailable, invalid
-from poise.hold.shard_lease_words import Dress, lease_fact, written_lease
+from poise.hold.ring_leases import Dress, read_lease, shard_lease
 from poise.hold.shard_terms import ShardPace
 from poise.hold.sharding import (
     Claimant,
@@ -81,7 +81,7 @@ class OwnLease:
                 lease = await self._read()
                 # The Lease is read first: whoever is named afterwards may have been given objects while it was gone.
                 named = lease is None and await self._named()
-                seen = see_own_lease(seen, None if lease is None else lease_fact(lease), self._now_s())
+                seen = see_own_lease(seen, None if lease is None else read_lease(lease), self._now_s())
                 self._refuse_another_ring(lease)
                 why = await self._try(seen, lease, named=named)
             except (Conflict, NotFound):
@@ -180,7 +180,7 @@ class OwnLease:
         """After a refused write: go on from the own one whose answer was lost; else the Lease is lost."""
         assert self.grip is not None, "only a holder writes"
         lease = await self._read()
-        grip = read_again(self.grip, None if lease is None else lease_fact(lease))
+        grip = read_again(self.grip, None if lease is None else read_lease(lease))
         if grip is None:
             self.grip = None  # From now on nothing may be done, however much time there seems to be left.
             holder = "gone" if lease is None else f"held by {lease.spec.holder_identity or 'nobody'}"
@@ -205,7 +205,7 @@ class OwnLease:
             self.grip = None
 
     async def _write(self, write: LeaseWrite, old: Lease | None) -> Lease:
-        body = written_lease(write, old, self._dress, clock.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
+        body = shard_lease(write, old, self._dress, clock.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
         async with self._asking():
             if write.version is None:
                 self._lease = await self._client.create(self._ref, body, Lease)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
+
 from poise.documents import load
-from poise.errors import Forbidden, InvalidSpec
+from poise.errors import Forbidden, InvalidSpec, invalid
 from poise.jobs.sharder.status import BRAKE_ANNOTATION, Refusal
 from poise.kube.objects import Custom, Meta
 from poise.model import ShardRing
+from poise.model.shard_ring import RingGuards
 
 FINALIZER = "poise.dev/shards"
+_NO_GUARDS = RingGuards(moves_in_flight_max=None)
 
 
 def rightful(claims: Iterable[Meta]) -> Meta:
@@ -41,6 +45,10 @@ def read_ring(custom: Custom) -> ShardRing:
     """Read the document of a ring by the same rules as everywhere; InvalidSpec with every fault."""
     (document,) = load(custom.as_document(), custom.metadata.name)
     assert isinstance(document, ShardRing), "only rings are watched"
+    guards = document.spec.guards
+    unkept = msgspec.structs.replace(guards, moves_in_flight_max=None) != _NO_GUARDS
+    if unkept:
+        raise invalid("$.spec.guards", "the operator keeps movesInFlightMax only: other guards would be ignored")
     return document
 
 

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-import msgspec
-
+from poise.hold.ring_leases import TOKENS_MAX, read_lease
 from poise.jobs.sharder.report import InstanceSeen
-from poise.kube import Lease, Meta
-from poise.kube.objects import LeaseSpec
+from poise.kube import Lease
 from poise.model.sharding import (
     LABEL_MAX,
-    LEFT_ANNOTATION,
-    RELEASED_ANNOTATION,
-    RING_LABEL,
     TOKENS_LABEL,
     LeaseFact,
     LeaseWrite,
@@ -32,49 +27,6 @@ from poise.observe.leases import (
     watch_lease,
     wrote_lease,
 )
-
-TOKENS_MAX = 10_000
-
-
-def read_lease(lease: Lease) -> LeaseFact:
-    """Take of a Lease what is decided by; nonsense in it counts as not said."""
-    meta, spec = lease.metadata, lease.spec
-    return LeaseFact(
-        meta.name,
-        meta.uid,
-        meta.resource_version,
-        spec.holder_identity or "",
-        float(max(spec.lease_duration_seconds or 0, 0)),
-        meta.annotations.get(RELEASED_ANNOTATION, ""),
-        _tokens(meta.labels.get(TOKENS_LABEL, "")),
-        meta.annotations.get(LEFT_ANNOTATION, ""),
-    )
-
-
-def _tokens(text: str) -> int | None:
-    plain = text.isascii() and text.isdigit() and len(text) <= len(str(TOKENS_MAX))
-    return int(text) if plain and 1 <= int(text) <= TOKENS_MAX else None
-
-
-def made_lease(write: LeaseWrite, old: Lease | None, place: tuple[str, str], told: str) -> Lease:
-    """Make the Lease that a decision to hold or to empty it writes; `place` is (namespace, ring), `told` informs.
-
-    It keeps what its instance wrote of itself, and the version that was seen.
-    """
-    namespace, ring = place
-    base = old or Lease(Meta(name=write.name, namespace=namespace, labels={RING_LABEL: ring}))
-    said = {RELEASED_ANNOTATION: write.released, LEFT_ANNOTATION: write.left}
-    notes = {name: value for name, value in base.metadata.annotations.items() if name not in said}
-    notes |= {name: value for name, value in said.items() if value}
-    mine = bool(write.holder) and base.spec.holder_identity == write.holder
-    spec = LeaseSpec(
-        write.holder or None,
-        max(1, round(write.duration_s)),
-        base.spec.acquire_time if mine or not write.holder else told,
-        told,
-        (base.spec.lease_transitions or 0) + (1 if write.holder and not mine and old is not None else 0),
-    )
-    return msgspec.structs.replace(base, metadata=msgspec.structs.replace(base.metadata, annotations=notes), spec=spec)
 
 
 class Instances:

@@ -11,10 +11,7 @@ from collections.abc import Iterator
 import msgspec
 
 from poise.model.sharding import SeenObject
-from poise.move.sharding.families import Family, Trace
-
-# The memory of one child is noted by the very function that `find_families` notes it by.
-from poise.move.sharding.families import _trace as traced
+from poise.move.sharding.families import Family, Trace, trace_child
 
 _NONE: dict[str, None] = {}
 
@@ -106,7 +103,7 @@ class Kin:
         if root is None:
             return Touched()
         if root != each.uid:
-            self._traces[each.uid] = traced(each, root, self._traces.get(each.uid))
+            self._traces[each.uid] = trace_child(each, root, self._traces.get(each.uid))
         return Touched(frozenset((root,)))
 
     def _uncontrol(self, parent: str, uid: str) -> None:
@@ -145,7 +142,7 @@ class Kin:
             self._roots[uid] = root
             if root is not None and uid != root:
                 self._children.setdefault(root, {})[uid] = None
-                self._traces[uid] = traced(self.objects[uid], root, self._traces.get(uid))
+                self._traces[uid] = trace_child(self.objects[uid], root, self._traces.get(uid))
         return Touched(frozenset(uid for uid in touched if uid is not None), tuple(moved))
 
     def _part(self, uid: str, before: str | None) -> None:

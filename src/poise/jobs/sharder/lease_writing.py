@@ -12,7 +12,8 @@ from collections.abc import Callable
 
 from poise import clock
 from poise.errors import Forbidden, PoiseError, Unavailable
-from poise.jobs.sharder.instances import Instances, made_lease
+from poise.hold.ring_leases import sharder_lease
+from poise.jobs.sharder.instances import Instances
 from poise.jobs.sharder.report import RingCounts
 from poise.jobs.sharder.session import Session
 from poise.kube import LEASES, Client, Lease, ObjectRef, WorkQueue
@@ -110,7 +111,7 @@ class LeaseWriter:
                 # The time has microseconds, so that no write leaves the Lease as it was.
                 told = clock.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
                 old = None if write.version is None else self._instances.leases[write.name]
-                lease = made_lease(write, old, self._place, told)
+                lease = sharder_lease(write, old, self._place, told)
                 if old is None:
                     return await self._client.create(ref, lease, Lease)
                 return await self._client.replace(ref, lease, Lease)

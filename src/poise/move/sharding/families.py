@@ -55,7 +55,7 @@ def find_families(objects: Iterable[SeenObject], traces: Mapping[str, Trace] = {
         root = _root_of(each, by_uid, roots)
         if root is not None and root != each.uid:
             children.setdefault(root, []).append(each)
-            seen[each.uid] = _trace(each, root, traces.get(each.uid))
+            seen[each.uid] = trace_child(each, root, traces.get(each.uid))
     families = [
         _family(each, children.get(each.uid, []), seen) for each in by_uid.values() if roots[each.uid] == each.uid
     ]
@@ -77,7 +77,7 @@ def _root_of(each: SeenObject, by_uid: Mapping[str, SeenObject], roots: dict[str
     return root
 
 
-def _trace(child: SeenObject, root: str, last: Trace | None) -> Trace:
+def trace_child(child: SeenObject, root: str, last: Trace | None) -> Trace:
     """Note a child. Its marks were made for this root if they changed since it was first seen as its child."""
     marks = child.marks
     if last is None or last.root != root:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from poise.hold.shard_lease_words import Dress, lease_fact, written_lease
+from poise.hold.ring_leases import Dress, read_lease, shard_lease
 from poise.kube.objects import Lease, LeaseSpec, Meta, OwnerReference
 from poise.model.sharding import LeaseFact, LeaseWrite
 
@@ -24,7 +24,7 @@ def held(holder: str = "web-0_1", **meta: object) -> Lease:
 
 
 def test_a_lease_is_created_whole() -> None:
-    made = written_lease(LeaseWrite("hold", "web-0", None, None, "web-0_1", 15.0), None, DRESS, NOW)
+    made = shard_lease(LeaseWrite("hold", "web-0", None, None, "web-0_1", 15.0), None, DRESS, NOW)
     labels = {"poise.dev/ring": "web", "poise.dev/tokens": "50"}
     assert made.metadata == Meta(name="web-0", namespace="n", labels=labels, owner_references=(POD,))
     assert made.spec == LeaseSpec("web-0_1", 15, NOW, NOW, 0)
@@ -38,7 +38,7 @@ def test_a_renewal_keeps_when_it_was_acquired_and_what_others_wrote() -> None:
         owner_references=(other, OwnerReference("v1", "Pod", "web-0", "pod-1")),
     )
     write = LeaseWrite("hold", "web-0", "8", None, "web-0_1", 15.0)
-    renewed = written_lease(write, old, DRESS, NOW)
+    renewed = shard_lease(write, old, DRESS, NOW)
     assert renewed.spec == LeaseSpec("web-0_1", 15, "then", NOW, 3)
     assert renewed.metadata.uid == "u", "a write over a vanished Lease must fail"
     assert renewed.metadata.resource_version == "8"
@@ -48,13 +48,13 @@ def test_a_renewal_keeps_when_it_was_acquired_and_what_others_wrote() -> None:
 
 
 def test_taking_over_is_a_transition_and_a_release_empties_the_holder() -> None:
-    taken = written_lease(LeaseWrite("hold", "web-0", "7", "u", "web-0_2", 15.0), held(), DRESS, NOW)
+    taken = shard_lease(LeaseWrite("hold", "web-0", "7", "u", "web-0_2", 15.0), held(), DRESS, NOW)
     assert taken.spec == LeaseSpec("web-0_2", 15, NOW, NOW, 4)
     let_go = LeaseWrite("empty", "web-0", "7", duration_s=15.0, released="restart")
-    empty = written_lease(let_go, held(), DRESS, NOW)
+    empty = shard_lease(let_go, held(), DRESS, NOW)
     assert empty.spec == LeaseSpec(None, 15, None, NOW, 3)
     assert empty.metadata.annotations == {"poise.dev/released": "restart"}
-    assert lease_fact(empty) == LeaseFact("web-0", "u", "7", "", 15.0, "restart", 50)
+    assert read_lease(empty) == LeaseFact("web-0", "u", "7", "", 15.0, "restart", 50)
 
 
 @settings(max_examples=200, deadline=None)
@@ -67,11 +67,11 @@ def test_taking_over_is_a_transition_and_a_release_empties_the_holder() -> None:
 def test_a_lease_with_nonsense_in_it_is_read(
     holder: str | None, duration_s: int | None, labels: dict[str, str], notes: dict[str, str]
 ) -> None:
-    fact = lease_fact(Lease(Meta(name="a", labels=labels, annotations=notes), LeaseSpec(holder, duration_s)))
+    fact = read_lease(Lease(Meta(name="a", labels=labels, annotations=notes), LeaseSpec(holder, duration_s)))
     assert fact.holder == (holder or "")
     assert fact.tokens is None or 1 <= fact.tokens <= 99_999
 
 
 @pytest.mark.parametrize("tokens", ["", "0", "-1", "1e3", "٣", "123456", "x"])
 def test_tokens_that_are_no_number_are_not_said(tokens: str) -> None:
-    assert lease_fact(held(labels={"poise.dev/tokens": tokens})).tokens is None
+    assert read_lease(held(labels={"poise.dev/tokens": tokens})).tokens is None
