@@ -14,18 +14,27 @@ from typing import NamedTuple
 
 
 class Row(NamedTuple):
-    """One line of the report: what was measured, the figure, its bound (None: only shown), and how both read."""
+    """One line of the report: what was measured, the figure, its bound (None: only shown), and how both read.
+
+    A bound is the most that a figure may be; with `at_least` it is the least.
+    """
 
     what: str
     figure: float
     bound: float | None
     unit: str
+    at_least: bool = False
 
     def __str__(self) -> str:
         """Show the figure beside its bound."""
-        bound = "" if self.bound is None else f"at most {self.bound:g} {self.unit}"
-        verdict = "" if self.bound is None else "ok" if self.figure <= self.bound else "OVER"
+        bound = "" if self.bound is None else f"at {'least' if self.at_least else 'most'} {self.bound:g} {self.unit}"
+        verdict = "" if self.bound is None else self._verdict(self.bound)
         return f"{self.what:<78} {self.figure:>9.3g} {self.unit:<8} {bound:<22} {verdict}"
+
+    def _verdict(self, bound: float) -> str:
+        if self.at_least:
+            return "ok" if self.figure >= bound else "UNDER"
+        return "ok" if self.figure <= bound else "OVER"
 
 
 def cpu_s(work: Callable[[], object], times: int = 3) -> float:

@@ -80,6 +80,15 @@ def test_every_page_of_the_demo_loads_without_complaint_in_both_shades(chromium:
         expect(page.locator("#main")).to_contain_text("simulated")
 
 
+def test_names_in_a_plan_stay_whole_and_every_button_says_its_command(chromium: Browser, demo: Demo) -> None:
+    with visiting(chromium, demo.url) as page:
+        page.goto("/jobs/ShardRing/gateway?remove=gateway-1")
+        lines = page.locator(".plan-item").evaluate_all("(all) => all.map((each) => each.getClientRects().length)")
+        assert set(lines) == {1}
+        expect(page.locator("#demo .typed")).to_have_count(5)
+        expect(page.locator("#demo .typed").first).to_contain_text(re.compile(r"kill -9 \d+"))
+
+
 def test_a_killed_worker_is_seen_to_heal_and_to_come_back(chromium: Browser, demo: Demo) -> None:
     with visiting(chromium, demo.url) as page:
         take(page, "kill-worker")

@@ -294,7 +294,7 @@ def test_the_page_says_it_in_the_same_words() -> None:
         found = in_short(lines_happened("PartitionSet", "orders", [one], None))
         shown = [(each.text.striptags(), each.reason) for each in told_on_page(found, 9)]
         said = [f"{text}: {reason}" if reason else text for text, reason in shown]
-        assert [each.text for each in tell([one], None, "", UNICODE)] == said
+        assert [each.text for each in tell([one], None, "partition", UNICODE)] == said
         assert bool(found) != (word in ("confirmed", "release requested", "releasing", "cancelled")), word
 
 

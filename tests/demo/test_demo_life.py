@@ -83,7 +83,7 @@ def test_a_second_demo_goes_on_where_the_first_ended_and_a_fresh_one_does_not(tm
         assert first.end() == 0
     with Demo(tmp_path) as second:
         assert any("goes on where it ended" in line for line in second.said)
-        assert "✓ Change the weight back" in second.strip()
+        assert "↩ Change the weight back" in second.strip()
         second.await_well()
         assert second.members("ReplicaDivision", "fleet")[RISING].weight == RISEN
         after = second.items("PartitionSet", "orders")

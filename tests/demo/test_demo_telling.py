@@ -103,6 +103,17 @@ LOST, EVEN = {"worker-a": 6, "worker-c": 2}, {"worker-a": 4, "worker-c": 4}
             id="killed, healed and back: what moves later changes no time",
         ),
         pytest.param(
+            taken("kill-worker", settled_s=5.0),
+            sight({"worker-a": 8, "worker-c": 0}, NEW),
+            part("running"),
+            17,
+            "Healed in 5.0 s: the 2 partitions of worker-c have new owners, each at a higher epoch. "
+            "worker-c is back, and its share is on its way.",
+            5.0,
+            False,
+            id="killed, healed and just back: nobody holds 0 again",
+        ),
+        pytest.param(
             taken("freeze-worker"),
             sight(LOST, OLD, lease_s=0.2),
             part("frozen", 15),
@@ -134,6 +145,17 @@ LOST, EVEN = {"worker-a": 6, "worker-c": 2}, {"worker-a": 4, "worker-c": 4}
             5.0,
             True,
             id="awake again",
+        ),
+        pytest.param(
+            taken("freeze-worker", settled_s=5.0, late=1),
+            sight({"worker-a": 8, "worker-c": 0}, NEW),
+            part("running"),
+            16,
+            "Healed in 5.0 s: the 2 partitions of worker-c have new owners. When worker-c woke up, its 1 late write "
+            "carried old epochs, and the sink refused every one. It takes part again and waits for its share.",
+            5.0,
+            False,
+            id="only just awake",
         ),
         pytest.param(
             taken("drain-collector", subject="collector-d"),

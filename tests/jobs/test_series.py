@@ -302,11 +302,15 @@ def test_a_division_is_counted_by_its_replicas_and_its_error(store: Store) -> No
     sampler = life.new_sampler("ReplicaDivision/shop")
     life.write(DIVISION % 1)
     life.sample(sampler)
-    assert last(life.series("ReplicaDivision", "shop")) == {"unowned": 11, "moves": 0, "replicas": 0, "error": 0.5}
+    assert last(life.series("ReplicaDivision", "shop")) == {"unowned": 11, "moves": 0, "replicas": 0, "error": 5.5}
     divide_stored(store, "shop", NOW)
     life.sample(sampler)
     assert last(life.series("ReplicaDivision", "shop")) == {"unowned": 0, "moves": 0, "replicas": 11, "error": 0.5}
     life.write(DIVISION % 3)
+    life.sample(life.new_sampler("ReplicaDivision/shop"))
+    stands = last(life.series("ReplicaDivision", "shop"))["error"]
+    assert stands is not None
+    assert stands > 2, "what the plan would mend is still so"
     planned = plan_document(read_document(store, "ReplicaDivision", "shop", NOW).document, NOW).entry
     assert isinstance(planned, DivisionEntry)
     divide_stored(store, "shop", NOW)

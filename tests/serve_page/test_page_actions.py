@@ -79,6 +79,24 @@ def test_a_pause_is_shown_then_applied_then_resumed(page: httpx2.Client, query: 
     assert "ask-pause" in check_page(page.get(SET).text).ids
 
 
+@pytest.mark.parametrize("kind", ["PartitionSet", "ReplicaDivision", "CapacitySplit"])
+def test_the_guard_of_a_pause_is_imagined_with_it(page: httpx2.Client, kind: str) -> None:
+    def guard(query: str) -> str:
+        found = re.search(r'<li class="guard" data-guard="pause".*?</li>', page.get(f"{JOBS[kind]}{query}").text)
+        assert found is not None
+        return found[0]
+
+    assert "not paused" in guard("")
+    imagined = guard("?pause=moves")
+    assert "would be held back until someone resumes" in imagined
+    assert 'data-open="no"' in imagined
+    page.post(f"{JOBS[kind]}?pause=moves", data=marks(page.get(f"{JOBS[kind]}?pause=moves").text))
+    assert "are held back until someone resumes" in guard("")
+    assert "moves would go on" in guard("?resume=yes")
+    assert 'data-open="yes"' in guard("?resume=yes")
+    assert "are held back until someone resumes" in guard("?pause=moves"), "what is refused is not imagined"
+
+
 def test_a_pause_is_seen_in_the_plan_before_it_holds(page: httpx2.Client) -> None:
     speak(page, "orders", "w9")
     assert "paused until someone resumes it" not in page.get(SET).text
@@ -158,10 +176,10 @@ def test_nothing_is_applied_unseen(page: httpx2.Client, form: dict[str, str]) ->
 @pytest.mark.parametrize(
     ("path", "query", "why"),
     [
-        ("PartitionSet", "drain=nobody", "no node of that name"),
-        ("PartitionSet", "add=w1", "w1 is a node already"),
+        ("PartitionSet", "drain=nobody", "no worker of that name"),
+        ("PartitionSet", "add=w1", "w1 is a worker already"),
         ("PartitionSet", "undrain=w1", "w1 is in service already"),
-        ("PartitionSet", "undrain=nobody", "no node of that name"),
+        ("PartitionSet", "undrain=nobody", "no worker of that name"),
         ("PartitionSet", "resume=yes", "the job is not paused"),
         ("PartitionSet", "pause=all&drain=w1", "are done on their own"),
         ("PartitionSet", "replicas=cart:9", "counts no replicas"),

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import html
 import re
+from datetime import UTC, datetime
 
 import httpx2
 import pytest
 from markupsafe import Markup
 from tests.serve.live_server import LiveServer
-from tests.serve_page.page_world import HOSTILE, JOBS, Seen, check_page, every_page, item_path
+from tests.serve_page.page_world import HOSTILE, JOBS, Seen, check_page, every_page, item_path, speak
 
 from poise.serve.page import page_routes
-from poise.serve.page.rendering import named
+from poise.serve.page.rendering import mixed_shares, moment_text, named
+from poise.serve.settings import ServeSettings
 
 
 @pytest.mark.parametrize("path", every_page())
@@ -92,7 +94,73 @@ def test_a_job_says_who_holds_what_and_proves_its_plan(page: httpx2.Client) -> N
 def test_a_guard_says_when_it_opens(page: httpx2.Client) -> None:
     text = page.get(JOBS["CapacitySplit"]).text
     assert 'data-guard="window" data-open="no"' in text
-    assert re.search(r"opens at <b><time datetime=\"\d{4}-12-31T02:00:00Z\">", text)
+    opens = re.search(r"opens at <b><time datetime=\"(\d{4})-12-31T02:00:00Z\">([^<]+)</time>", text)
+    assert opens is not None
+    assert opens[2] == moment_text(datetime(int(opens[1]), 12, 31, 2, tzinfo=UTC), datetime.now(UTC))
+    assert opens[2].startswith("31 Dec ") or datetime.now(UTC).timetuple()[1:3] == (12, 31)
+
+
+@pytest.mark.parametrize(
+    ("kind", "counts", "empty"),
+    [("ReplicaDivision", "east 5, west 2", "cart"), ("CapacitySplit", "spot 5, on-demand 5", "api")],
+)
+def test_the_list_of_what_is_only_counted_has_no_empty_parts(
+    page: httpx2.Client, kind: str, counts: str, empty: str
+) -> None:
+    seen = check_page(page.get(f"{JOBS[kind]}/items").text)
+    assert "filters" not in seen.ids, "there is nothing to choose by"
+    assert counts in seen.text
+    for words in ("Since", "Epoch", "onDemand"):
+        assert words not in seen.text, words
+    item = check_page(page.get(f"{JOBS[kind]}/items/{empty}").text)
+    assert "onDemand" not in item.text
+    assert "filters" in check_page(page.get(f"{JOBS['PartitionSet']}/items").text).ids
+
+
+def test_a_job_is_told_in_its_own_nouns(page: httpx2.Client) -> None:
+    for kind, words in (
+        ("ShardRing", "Add an instance"),
+        ("PartitionSet", "Add a worker"),
+        ("TargetPool", "Add a pod"),
+    ):
+        assert words in check_page(page.get(JOBS[kind]).text).text
+    told = check_page(page.get(JOBS["PartitionSet"]).text).text
+    assert re.search(r"4 partitions \([\d, ]+\) given to w1", told)
+    assert "12 partitions in all" in told
+    assert "items" not in re.sub(r".*Last events", "", told)
+
+
+def test_large_numbers_are_read_in_groups(page_server: LiveServer) -> None:
+    page_server.reset()
+    with page_server.client() as client:
+        many = {"kind": "PartitionSet", "metadata": {"name": "many"}, "spec": {"partitions": 2468}}
+        page_server.put(many, client)
+        speak(client, "many", "w1")
+        text = client.get("/jobs/PartitionSet/many").text
+    assert re.search(r'<li class="changes"><bdi>w1</bdi> <b>0<span aria-label="to">→</span>2,468</b>', text)
+
+
+@pytest.mark.parametrize(
+    ("host", "told"),
+    [
+        ("127.0.0.1", "local, no login"),
+        ("localhost", "local, no login"),
+        ("0.0.0.0", "! open to the network, no login"),
+    ],
+)
+def test_a_server_without_login_says_who_can_reach_it(host: str, told: str) -> None:
+    with LiveServer(ServeSettings(host=host, insecure=True, hosts=("127.0.0.1",))) as live, live.client() as client:
+        found = re.search(r'<span id="who" class="([^"]*)">(.*)</span>\s*</div>', client.get("/").text)
+    assert found is not None
+    assert Seen(found[2]).text == told
+    assert ("bad" in found[1]) == ("network" in told)
+
+
+def test_shares_are_written_alike_everywhere() -> None:
+    assert mixed_shares("w1 holds 11 of its share 32/3") == "w1 holds 11 of its share 10 2/3"
+    assert (
+        mixed_shares("its share 2/3, share 7, share/1/0 and a/32/3") == "its share 2/3, share 7, share/1/0 and a/32/3"
+    )
 
 
 def test_an_item_says_who_why_and_what_would_move_it(page: httpx2.Client) -> None:

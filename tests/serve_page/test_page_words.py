@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
@@ -10,7 +10,7 @@ from poise.errors import InvalidSpec
 from poise.jobs.sentences import Happened, in_short, lines_happened
 from poise.model.ownership import Line
 from poise.serve.page.commands import command, plan_command
-from poise.serve.page.rendering import seconds_text
+from poise.serve.page.rendering import moment_text, seconds_text
 from poise.serve.page.sentences import tell
 from poise.serve.page.what_if import Wish, is_plain, read_pairs, read_wish
 
@@ -72,21 +72,45 @@ def test_a_move_is_one_sentence() -> None:
         line("3", "confirmed", "w2", 4, "w1 over its share (9 of 8)"),
     )
     told = tell(in_short(found), 10)
-    assert [each.text.striptags() for each in told] == ["3 moved from w1 to w2"]
+    assert [each.text.striptags() for each in told] == ["partition 3 moved from w1 to w2"]
     assert told[0].at == ZERO + timedelta(seconds=3)
     assert len(tell(found, 10)) == 5, "its story tells every step"
 
 
 def test_what_comes_back_to_the_same_is_no_move() -> None:
     found = happening(line("3", "released", "w1", 1), line("3", "assigned", "w1", 2))
-    assert [each.text.striptags() for each in tell(in_short(found), 10)] == ["3 given to w1", "w1 has let go of 3"]
+    assert [each.text.striptags() for each in tell(in_short(found), 10)] == [
+        "partition 3 given to w1",
+        "w1 has let go of partition 3",
+    ]
 
 
 def test_many_at_once_are_one_sentence() -> None:
     found = happening(*(line(str(item), "expired", "w1", 5 + item / 100, "w1 is gone") for item in range(9)))
     (told,) = tell(found, 10)
-    assert told.text.striptags() == "9 items (0, 1, 2, 3 and 5 more) left without an owner by w1"
+    assert told.text.striptags() == "9 partitions (0, 1, 2, 3 and 5 more) left without an owner by w1"
     assert (told.mood, told.reason) == ("bad", "w1 is gone")
+
+
+def test_what_may_have_begun_before_the_oldest_line_is_not_called_whole() -> None:
+    found = happening(
+        *(line(str(item), "assigned", "w1", 1) for item in range(6)),
+        *(line(str(item), "assigned", "w2", 60) for item in range(7)),
+    )
+    texts = [each.text.striptags() for each in tell(found, 10, cut=True)]
+    assert texts == [
+        "7 partitions (0, 1, 2, 3 and 3 more) given to w2",
+        "at least 6 partitions (0, 1, 2, 3 and 2 more) given to w1",
+    ]
+    assert not any("at least" in each.text for each in tell(found, 10))
+
+
+def test_what_was_counted_twice_is_named_once_with_its_newest_count() -> None:
+    twice = [line("api", "reported", None, at_s, f"spot {spot}") for at_s, spot in ((1, 5), (2, 6))]
+    (told,) = tell(lines_happened("CapacitySplit", "shop", twice, ZERO), 10)
+    assert (told.text.striptags(), told.reason) == ("workload api counted", "spot 6")
+    (many,) = tell(lines_happened("CapacitySplit", "shop", [*twice, line("web", "reported", None, 3)], ZERO), 10)
+    assert (many.text.striptags(), many.reason) == ("2 workloads (api, web) counted", "")
 
 
 def test_what_happened_apart_is_told_apart() -> None:
@@ -99,8 +123,8 @@ def test_what_happened_apart_is_told_apart() -> None:
     ("reason", "told"),
     [
         ("0 items", "The job is written"),
-        ("1 items", "The job is written: 1 item in all"),
-        ("16 items", "The job is written: 16 items in all"),
+        ("1 items", "The job is written: 1 partition in all"),
+        ("16 items", "The job is written: 16 partitions in all"),
         ("w1 registered, incarnation 1", "w1 joined"),
         ("w1 registered, incarnation 4", "w1 came back, as its incarnation 4"),
         ("w1 draining", "w1 is being drained"),
@@ -121,6 +145,20 @@ def test_a_sentence_escapes_every_name() -> None:
     assert "<i>" not in text
     assert "<s>" not in text
     assert "&lt;b&gt;" in text
+
+
+@pytest.mark.parametrize(
+    ("at", "told"),
+    [
+        (datetime(2026, 11, 15, 2, 0, 1, tzinfo=UTC), "02:00:01"),
+        (datetime(2026, 11, 16, 1, 0, 0, tzinfo=timezone(timedelta(hours=2))), "23:00:00"),
+        (datetime(2026, 11, 14, 23, 59, 59, tzinfo=UTC), "14 Nov 23:59"),
+        (datetime(2026, 12, 31, 2, 0, tzinfo=UTC), "31 Dec 02:00"),
+        (datetime(2027, 1, 1, 2, 0, tzinfo=UTC), "1 Jan 2027 02:00"),
+    ],
+)
+def test_a_time_of_another_day_says_its_day(at: datetime, told: str) -> None:
+    assert moment_text(at, ZERO) == told
 
 
 def test_a_length_of_time_is_short() -> None:

@@ -198,13 +198,13 @@ def test_a_side_that_is_not_drawn_is_seen(monkeypatch: pytest.MonkeyPatch) -> No
 def test_the_next_action_is_said_with_why_it_waits_and_until_when() -> None:
     rows = {row.name: row for row in splits_of(counted_look(SPLIT)).rows}
     assert rows["api"].next == "next: migrate to spot"
-    assert rows["api"].why.startswith("waits until 02:00:00 UTC, in 5 h 46 min: outside of its windows")
+    assert rows["api"].why.startswith("waits until 16 Nov 02:00 UTC, in 5 h 46 min: outside of its windows")
     assert rows["api"].tone == "waits"
     assert (rows["web"].next, rows["web"].why) == ("as it should be", "the percentage decides")
     assert (rows["search"].next, rows["search"].tone) == ("next: scale up on-demand", "acts")
     for node in forms(picture(counted_look(SPLIT))).values():
         told = " ".join(shown(node))
-        assert "waits until 02:00:00 UTC, in 5 h 46 min" in told
+        assert "waits until 16 Nov 02:00 UTC, in 5 h 46 min" in told
     assert "Workloads: 1 wait, 1 act next, 1 as they should be." in str(picture(counted_look(SPLIT)))
 
 

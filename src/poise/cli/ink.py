@@ -64,6 +64,13 @@ class Ink(NamedTuple):
         more = self.sign("more")
         return _cut(text, max(0, width - 1)) + more if width > 0 else ""
 
+    def fit_middle(self, text: str, width: int) -> str:
+        """Cut a name in its middle: beginnings tell families apart, ends tell members apart."""
+        if width_of(text) <= width or width < 4:
+            return self.fit(text, width)
+        tail = _cut(text[::-1], (width - 1) * 2 // 5)[::-1]
+        return _cut(text, width - 1 - width_of(tail)) + self.sign("more") + tail
+
     def cell(self, text: str, width: int, *, right: bool = False) -> str:
         """Bring a text to exactly this width."""
         fitted = self.fit(text, width)

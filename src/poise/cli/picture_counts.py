@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from fractions import Fraction
+from textwrap import wrap
 from typing import NamedTuple
 
 from poise.cli.ink import Ink, Row, Span, row, width_of
@@ -65,7 +66,7 @@ def _bar(load: int, share: Fraction | None, longest: int, width: int, ink: Ink) 
     return row(Span(text[:mark], "good"), "|", Span(text[mark:], "warn"))
 
 
-def division_rows(seen: JobSeen, ink: Ink) -> list[Row]:
+def division_rows(seen: JobSeen, ink: Ink, width: int) -> list[Row]:
     """List the workloads, those that change first."""
     entry = seen.planned.entry if seen.planned is not None else None
     if not isinstance(entry, DivisionEntry):
@@ -74,26 +75,34 @@ def division_rows(seen: JobSeen, ink: Ink) -> list[Row]:
     head = f"   {len(entry.divisions) - changing} kept, {changing} to divide"
     rows = [row(Span("Workloads", "head"), head)]
     order = sorted(entry.divisions.items(), key=lambda pair: (pair[1].kept, natural(pair[0])))
-    return rows + [_division(name, each, ink) for name, each in order]
+    return rows + [_division(name, each, ink, width) for name, each in order]
 
 
-def _division(name: str, each: DividedEntry, ink: Ink) -> Row:
+def _division(name: str, each: DividedEntry, ink: Ink, width: int) -> Row:
+    """Tell how a workload is divided; where it is kept, its sign says why as well as words for which is no room."""
     shares = ", ".join(f"{cluster} {number}" for cluster, number in sorted(each.replicas.items()))
     unplaced = f", {each.unplaced} fit nowhere" if each.unplaced else ""
     sign = Span("  == ", "dim") if each.kept else Span(f"  {ink.sign('arrow'):2} ", "move")
-    return row(sign, f"{ink.fit(ink.name(name), 30)}   {shares}{unplaced}: {ink.name(each.reason)}")
+    told = f"{ink.fit_middle(ink.name(name), 30)}   {shares}{unplaced}"
+    reasons = [each.reason, each.reason.partition(": ")[0]]
+    for reason in reasons:
+        text = f"{told}: {ink.name(reason)}"
+        if width_of(text) + 5 <= width:
+            return row(sign, text)
+    return row(sign, told if each.kept else f"{told}: {ink.name(reasons[0])}")
 
 
-def fleet_row(seen: JobSeen, ink: Ink) -> Row:
-    """Say the fleet's error, and what a repair would do."""
+def fleet_rows(seen: JobSeen, ink: Ink, width: int) -> list[Row]:
+    """Say the fleet's error, and in lines of its own what a repair would do."""
     entry = seen.planned.entry if seen.planned is not None else None
     if not isinstance(entry, DivisionEntry):
-        return ()
+        return []
     error = max((abs(total.replicas - Fraction(total.exact)) for total in entry.totals.values()), default=Fraction(0))
     moved = sum(each.moved for each in entry.divisions.values())
-    notes = "".join(f"; {ink.name(note)}" for note in (seen.planned.notes if seen.planned else []))
-    told = f"   {count(moved, 'replica')} to move; largest error of a total: {_mixed(error)}{notes}"
-    return row(Span("Plan", "head"), Span(told, "good" if error < 1 else "warn"))
+    notes = [ink.name(note) for note in (seen.planned.notes if seen.planned else [])]
+    told = f"   {count(moved, 'replica')} to move; largest error of a total: {_mixed(error)}"
+    first = row(Span("Plan", "head"), Span(told, "good" if error < 1 else "warn"))
+    return [first, *(row(f"       {line}") for note in notes for line in wrap(note, max(20, width - 7)))]
 
 
 class _Desk(NamedTuple):

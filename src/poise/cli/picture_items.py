@@ -17,8 +17,8 @@ from poise.serve.facade import ItemView, MemberView
 
 NOUNS = {
     "TargetPool": ("target", "pod"),
-    "PartitionSet": ("partition", "node"),
-    "ShardRing": ("object", "shard"),
+    "PartitionSet": ("partition", "worker"),
+    "ShardRing": ("object", "instance"),
     "ReplicaDivision": ("workload", "cluster"),
     "CapacitySplit": ("workload", "pool"),
 }
@@ -34,7 +34,8 @@ _MEANINGS = {
 }
 _STATES = {OwnerState.REQUESTED_RELEASE.value: "asked", OwnerState.PENDING_RELEASE.value: "letting"}
 _WORDS = {"asked": "asked back", "letting": "letting go"}
-_NAME_MAX, _NAMED_MAX, _NAMES_ROOM = 22, 6, 30
+_NAME_MAX, _NAMED_MAX = 22, 6
+_NAME_ROOMS = (30, 20, 14, 10, 8)  # A name is cut to these, the more the less room its line has.
 
 
 class Lane(NamedTuple):
@@ -199,17 +200,22 @@ def unowned_rows(seen: JobSeen, ink: Ink, width: int) -> list[Row]:
 
 
 def _few(names: Sequence[str], ink: Ink, width: int, total: int) -> str:
-    """Name the first ones, as many as there is room for, and count the others."""
-    told, room = "", max(_NAMES_ROOM, width)
-    for number in range(1, min(len(names), _NAMED_MAX) + 1):
+    """Name the first ones, as many as there is room for, and count the others; one at least, cut where it must be."""
+    told = ""
+    many = min(len(names), _NAMED_MAX)
+    for number, room in [
+        *((number, _NAME_ROOMS[0]) for number in range(many, 1, -1)),
+        *((1, each) for each in _NAME_ROOMS),
+    ]:
         left = total - number
-        tried = ", ".join(ink.fit(ink.name(name), 30) for name in names[:number])
-        tried += f" and {left} more" if left else ""
-        told = tried if not told or width_of(tried) <= room else told
+        told = ", ".join(ink.fit_middle(ink.name(name), room) for name in names[:number])
+        told += f" and {left} more" if left else ""
+        if width_of(told) <= width:
+            break
     return told
 
 
-def move_rows(seen: JobSeen, ink: Ink) -> list[Row]:
+def move_rows(seen: JobSeen, ink: Ink, width: int) -> list[Row]:
     """List what moves, since when and why; then what waits for what; then what comes next."""
     moving = [item for item in seen.items if item.state in _STATES]
     waiting, coming = _planned(seen, {item.item for item in moving})
@@ -217,8 +223,8 @@ def move_rows(seen: JobSeen, ink: Ink) -> list[Row]:
     told += [f"{len(waiting)} wait"] if waiting else []
     told += [f"{len(coming)} to begin"] if coming else []
     rows = [row(Span("Moves", "head"), f"   {', '.join(told) if moving or waiting or coming else 'none'}")]
-    rows += [_moving(item, seen.now, ink) for item in sorted(moving, key=_age)]
-    return [*rows, *_waiting(waiting, seen.now, ink), *_coming(coming, ink)]
+    rows += [_moving(item, seen.now, ink, width) for item in sorted(moving, key=_age)]
+    return [*rows, *_waiting(waiting, seen.now, ink, width), *_coming(coming, ink, width)]
 
 
 def _planned(seen: JobSeen, moving: set[str]) -> tuple[list[PlannedMove], list[PlannedMove]]:
@@ -234,39 +240,52 @@ def _age(item: ItemView) -> tuple[float, tuple[tuple[int, int | str], ...]]:
     return (item.since.timestamp() if item.since else 0.0, natural(item.item))
 
 
-def _moving(item: ItemView, now: datetime, ink: Ink) -> Row:
+def _moving(item: ItemView, now: datetime, ink: Ink, width: int) -> Row:
     state = _STATES[item.state]
     since = f" {_seconds(now, item.since)}" if item.since else ""
     left = f", {max(0.0, (item.deadline - now).total_seconds()):.0f} s left" if item.deadline else ""
-    where = f"{item.member} {ink.sign('arrow')} {item.target or 'nobody'}"
-    what = f"  {ink.sign(state)} {ink.fit(ink.name(item.item), 30)}   {where}   "
-    return row(Span(what, "move"), f"{_WORDS[state]}{since}{left}: {ink.name(item.reason)}")
+    told = f"{_WORDS[state]}{since}{left}: {ink.name(item.reason)}"
+    head = f"  {ink.sign(state)} "
+    way = _way((item.item, item.member or "nobody", item.target or "nobody"), ink, width - width_of(head + told))
+    return row(Span(head + way, "move"), told)
+
+
+def _way(names: tuple[str, str, str], ink: Ink, width: int) -> str:
+    """Name what goes from where to where, cut so that verb and reason beside it fit; else so short that it is read."""
+    told = ""
+    for gap, room in [("   ", 100), *(("  ", each) for each in _NAME_ROOMS)]:
+        item, source, target = (ink.fit_middle(ink.name(name), room) for name in names)
+        told = f"{item}{gap}{source} {ink.sign('arrow')} {target}{gap}"
+        if width_of(told) <= width:
+            break
+    return told
 
 
 def _seconds(now: datetime, since: datetime) -> str:
     return f"{max(0.0, (now - since).total_seconds()):.0f} s"
 
 
-def _waiting(moves: Sequence[PlannedMove], now: datetime, ink: Ink) -> list[Row]:
+def _waiting(moves: Sequence[PlannedMove], now: datetime, ink: Ink, width: int) -> list[Row]:
     """Tell those that wait for the same together."""
     reasons: dict[str, list[PlannedMove]] = {}
     for move in moves:
         assert move.waits is not None
         reasons.setdefault(waits_text(move.waits, now, ink), []).append(move)
-    return [
-        row(Span("  || ", "warn"), f"{_few([move.item for move in held], ink, 40, len(held))}   waits: {reason}")
-        for reason, held in reasons.items()
-    ]
+    rows = []
+    for reason, held in reasons.items():
+        told = f"   waits: {reason}"
+        names = _few([move.item for move in held], ink, width - 5 - width_of(told), len(held))
+        rows.append(row(Span("  || ", "warn"), names + told))
+    return rows
 
 
-def _coming(moves: Sequence[PlannedMove], ink: Ink) -> list[Row]:
-    return [row(f"  .. {_named(move, ink)}   {ink.name(move.reason)}") for move in moves]
-
-
-def _named(move: PlannedMove, ink: Ink) -> str:
-    """Name what goes from where to where."""
-    item = ink.fit(ink.name(move.item), 30)
-    return f"{item}   {move.source} {ink.sign('arrow')} {move.target or 'nowhere'}"
+def _coming(moves: Sequence[PlannedMove], ink: Ink, width: int) -> list[Row]:
+    rows = []
+    for move in moves:
+        reason = ink.name(move.reason)
+        names = (move.item, move.source or "nobody", move.target or "nowhere")
+        rows.append(row(f"  .. {_way(names, ink, width - 5 - width_of(reason))}{reason}"))
+    return rows
 
 
 def certificate_row(seen: JobSeen, ink: Ink) -> Row:

@@ -14,12 +14,13 @@ from poise.cli.ink import Ink, Row, Span, row, width_of
 from poise.cli.picture_items import NOUNS
 from poise.cli.render import count, natural
 from poise.cli.sparks import spark_row
-from poise.cli.told import tell
+from poise.cli.told import day_text, tell
 from poise.cli.watching import JobSeen
 from poise.serve.facade import JobSummary
 
 _HEAD_MAX = 4  # So many lines say what is wrong; the others are in `poise get`.
 _LEAST = 3  # A list of fewer lines is worth nothing.
+_CLOCK, _DAY = 9, 13  # The time of an event takes so many columns, and with its day so many.
 _ONCE = {"members": 60, "rows": 20, "moves": 20, "events": 8}
 
 
@@ -66,8 +67,12 @@ def job_picture(seen: JobSeen, shape: Shape, frame: Frame) -> Picture:
     title = Span(f"{summary.kind} {frame.ink.name(summary.name)}", "head")
     told = Span("something is wrong", "bad") if summary.problems else _health(summary, frame.ink)
     top = [_title_row(title, told, shape, frame), *_wrong_rows(seen, shape, frame)]
-    top += [line for line in (_facts_row(seen), spark_row(seen.series, frame.ink)) if line]
-    return _laid_out(top, [*make(seen, frame), _events(seen, frame.ink)], frame)
+    top += [
+        line
+        for line in (_facts_row(seen), spark_row(seen.series, frame.ink, is_split=seen.job.kind == "CapacitySplit"))
+        if line
+    ]
+    return _laid_out(top, [*make(seen, frame), _events(seen, frame)], frame)
 
 
 def jobs_picture(jobs: Sequence[JobSummary], shape: Shape, frame: Frame) -> Picture:
@@ -153,7 +158,7 @@ def _item_sections(seen: JobSeen, frame: Frame) -> list[Section]:
     drawn += [items.lane_row(lane, scale, ink) for lane in lanes]
     if not lanes:
         drawn.append(row(f" No {NOUNS[seen.job.kind][1]} has come yet."))
-    moves = items.move_rows(seen, ink)
+    moves = items.move_rows(seen, ink, frame.width)
     return [
         Section([(), items.head_row(scale, ink)], drawn, least=3, what="members"),
         Section([items.legend_row(lanes, lost, ink), ()], []),
@@ -164,11 +169,11 @@ def _item_sections(seen: JobSeen, frame: Frame) -> list[Section]:
 
 def _division_sections(seen: JobSeen, frame: Frame) -> list[Section]:
     clusters = counts.cluster_rows(seen, frame.ink, frame.width)
-    workloads = counts.division_rows(seen, frame.ink)
+    workloads = counts.division_rows(seen, frame.ink, frame.width)
     return [
         Section([(), clusters[0]], clusters[1:], least=3, what="members"),
         Section([(), workloads[0]], workloads[1:], least=3, what="rows"),
-        Section([counts.fleet_row(seen, frame.ink)], []),
+        Section(counts.fleet_rows(seen, frame.ink, frame.width), []),
     ]
 
 
@@ -180,12 +185,16 @@ def _split_sections(seen: JobSeen, frame: Frame) -> list[Section]:
     ]
 
 
-def _events(seen: JobSeen, ink: Ink) -> Section:
-    """Tell the last events, newest first."""
-    rows = []
-    for told in tell(seen.lines, seen.zero, NOUNS[seen.job.kind][0], ink):
-        at = f"{told.at.astimezone(UTC):%H:%M:%SZ}" if told.at else " " * 9
-        rows.append(row(Span(f"  {at}  ", "dim"), Span(told.text, told.colour)))
+def _events(seen: JobSeen, frame: Frame) -> Section:
+    """Tell the last events, newest first; those of other days say their day."""
+    noun, room = NOUNS[seen.job.kind][0], _CLOCK
+    found = tell(seen.lines, seen.zero, noun, frame.ink, frame.width - room - 2)
+    if any(len(day_text(told.at, seen.now)) > room for told in found):
+        room = _DAY
+        found = tell(seen.lines, seen.zero, noun, frame.ink, frame.width - room - 2)
+    rows = [
+        row(Span(f" {day_text(told.at, seen.now):<{room}} ", "dim"), Span(told.text, told.colour)) for told in found
+    ]
     head = row(Span("Last events", "head"), "" if rows else "   none yet")
     return Section([head], rows, least=2, what="events")
 

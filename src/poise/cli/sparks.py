@@ -12,8 +12,8 @@ SPAN_S = 1800
 _BARS = 15
 
 
-def spark_row(series: Series | None, ink: Ink) -> Row:
-    """Draw the last half hour; nothing where nothing is known of it."""
+def spark_row(series: Series | None, ink: Ink, *, is_split: bool = False) -> Row:
+    """Draw the last half hour; nothing where nothing is known of it. A split counts replicas and reports instead."""
     if series is None or not series.at:
         return ()
     worst = _worst(series, "unowned")
@@ -21,9 +21,9 @@ def spark_row(series: Series | None, ink: Ink) -> Row:
     most, moved = max((each or 0 for each in worst), default=0), sum(each or 0 for each in steps)
     return row(
         Span("Last 30 min", "head"),
-        "   no owner ",
+        "   missing " if is_split else "   no owner ",
         Span(_drawn(worst, ink), "bad" if most else "dim"),
-        f" most {most:g}   moves ",
+        f" most {most:g}   {'reports' if is_split else 'moves'} ",
         Span(_drawn(steps, ink), "move" if moved else "dim"),
         f" {moved:g}",
     )

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 
 from markupsafe import Markup
 
 from poise import clock
+from poise.demo.commands import commands
 from poise.demo.documents import CLUSTERS, RISING
 from poise.demo.line import Line
 from poise.demo.names import FLEET, ROUTERS
@@ -29,9 +31,9 @@ _log = logging.getLogger("poise.demo")
 class Guide:
     """Knows the steps that were taken, and says how far each has come."""
 
-    def __init__(self, api: JobsApi, line: Line, sink: Sink) -> None:
-        """Guide through the jobs of this facade."""
-        self._api, self._line, self._sink = api, line, sink
+    def __init__(self, api: JobsApi, line: Line, sink: Sink, server: str = "") -> None:
+        """Guide through the jobs of this facade; `server` is its address where that is not the usual one."""
+        self._api, self._line, self._sink, self._server = api, line, sink, server
         self._refused: tuple[str, float] = ("", 0.0)
 
     async def take(self, lane: Lane, name: StepName, *, back: bool) -> str:
@@ -72,11 +74,13 @@ class Guide:
         last = list(state.taken.values())[-1] if state.taken else None
         nexts = [step for step in STEPS if step.name not in state.done]
         refusal, until_s = self._refused
+        back = [step.name for step in STEPS if self._is_back(step)]
+        typed = commands(self._api, state, back, os.getpid())
         text = (
             environment("poise.demo")
             .get_template("strip.html")
             .render(
-                steps=[(step, step.name in state.done, self._is_back(step)) for step in STEPS],
+                steps=[(step, step.name in state.done, step.name in back, typed.get(step.name, "")) for step in STEPS],
                 next=nexts[0] if nexts else None,
                 refusal=refusal if clock.boot_s() < until_s else "",
                 told=self._last(last),
@@ -84,6 +88,7 @@ class Guide:
                 step=BY_NAME[last.step] if last is not None else None,
                 broken=[each for each in state.parts if each.state != "running"],
                 work=self._work(),
+                server=self._server,
             )
         )
         return Markup(text)

@@ -1,4 +1,4 @@
-"""Ports of this machine: free ones for the collectors, and who has the one that was wanted."""
+"""Ports of this machine: free ones for the collectors, who has the one that was wanted, and how a server is reached."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from poise.serve.settings import LISTEN, ServeSettings
+
+_REACHED = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # An address that means every one is reached by the local one.
 _LISTENS = "0A"  # The state of a listening socket in /proc/net/tcp.
 
 
@@ -35,6 +38,22 @@ def _bind(port: int) -> socket.socket | None:
         opened.close()
         return None
     return opened
+
+
+def written(host: str, port: int) -> str:
+    """Write an address with its port."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def address_of(settings: ServeSettings, port: int | None = None) -> str:
+    """Say how a server is reached from this machine; `port` is the one that it got where it asked for any."""
+    host = _REACHED.get(settings.host, settings.host)
+    return f"http://{written(host, settings.port if port is None else port)}"
+
+
+def unusual(address: str) -> str:
+    """Give an address that a command must be told; the usual one need not be said."""
+    return "" if address == f"http://{LISTEN}" else address
 
 
 def listener_of(port: int) -> str:

@@ -21,6 +21,7 @@ from poise.demo.documents import documents, endpoints
 from poise.demo.guide import Guide
 from poise.demo.line import Line
 from poise.demo.names import ROUTERS, SERVER
+from poise.demo.ports import address_of, unusual
 from poise.demo.routes import demo_routes
 from poise.demo.sink import Sink
 from poise.demo.words import Answers, Asked, Loaded
@@ -63,7 +64,7 @@ async def run_demo(
     tasks = list[asyncio.Task[None]]()
 
     def extras(api: JobsApi) -> Extras:
-        guide = Guide(api, line, sink)
+        guide = Guide(api, line, sink, unusual(address_of(settings)))
         tasks.extend(asyncio.create_task(each) for each in (line.listen(), guide.watch()))
         return Extras(demo_routes(guide), guide.strip)
 

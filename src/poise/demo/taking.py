@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from poise import clock
@@ -10,7 +12,7 @@ from poise.demo.names import FLEET, ORDERS, ROUTERS, WORKERS
 from poise.demo.words import State, StepName, Taken
 from poise.errors import Conflict
 from poise.model import ReplicaDivision
-from poise.serve.facade import JobsApi
+from poise.serve.facade import JobsApi, MemberView
 
 _RUNNING_MIN = 4  # So many workers keep running, whatever is broken.
 DIVISION, SET, POOL = "ReplicaDivision", "PartitionSet", "TargetPool"
@@ -31,6 +33,13 @@ def take(step: StepName, api: JobsApi, state: State, *, back: bool) -> Taken:
 
 
 def _meet_worker(step: StepName, api: JobsApi, state: State) -> Taken:
+    """Meet the worker that is chosen, and note what it holds."""
+    subject = chosen_worker(api, state)
+    epochs = {each.item: each.epoch for each in api.items(SET, ORDERS, member=subject, state=None)}
+    return Taken(step=step, subject=subject, at=clock.now(), epochs=epochs)
+
+
+def chosen_worker(api: JobsApi, state: State) -> str:
     """Choose the running worker that holds most; a few always go on running, so that there is something to see."""
     running = {part.name for part in state.parts if part.name in WORKERS and part.state == "running"}
     if len(running) <= _RUNNING_MIN:
@@ -38,22 +47,33 @@ def _meet_worker(step: StepName, api: JobsApi, state: State) -> Taken:
     held = {each.name: each.load for each in api.members(SET, ORDERS) if each.name in running}
     if len(held) <= _RUNNING_MIN or not max(held.values()):
         raise Conflict("The workers have only just started. Wait a moment.")
-    subject = max(sorted(held), key=lambda name: held[name])
-    epochs = {each.item: each.epoch for each in api.items(SET, ORDERS, member=subject, state=None)}
-    return Taken(step=step, subject=subject, at=clock.now(), epochs=epochs)
+    return max(sorted(held), key=lambda name: held[name])
+
+
+def chosen_collector(members: Iterable[MemberView]) -> str:
+    """Choose the collector that holds most; `Conflict` while there is none."""
+    most = max(members, key=lambda each: (each.load, each.name), default=None)
+    if most is None:
+        raise Conflict(f"{ROUTERS} has no collector yet. Wait a moment.")
+    return most.name
+
+
+def drained_collectors(members: Iterable[MemberView]) -> list[str]:
+    """Name the collectors that are drained."""
+    return [each.name for each in members if each.draining]
 
 
 def _drain(api: JobsApi, back: bool) -> Taken:
     """Drain the collector that holds most, or bring all that are drained back."""
     members = api.members(POOL, ROUTERS)
-    drained = [each.name for each in members if each.draining]
+    drained = drained_collectors(members)
     if back:
         for name in drained:
             api.drain(POOL, ROUTERS, name, False)
         return Taken(step="drain-collector", subject=", ".join(drained), at=clock.now(), back=True)
     if drained:
         raise Conflict(f"{drained[0]} is drained already. Bring it back first.")
-    subject = max(members, key=lambda each: (each.load, each.name)).name
+    subject = chosen_collector(members)
     epochs = {each.item: each.epoch for each in api.items(POOL, ROUTERS, member=subject, state=None)}
     api.drain(POOL, ROUTERS, subject, True)
     return Taken(step="drain-collector", subject=subject, at=clock.now(), epochs=epochs)

@@ -66,7 +66,9 @@ def _killed(taken: Taken, sight: Sight, part: PartSeen | None, now: datetime) ->
     if part is None or part.state != "running":
         return Told(f"{healed} {who} is started again{_in(part, now)}.", settled_s)
     held = _load(sight, who)
-    return Told(f"{healed} {who} is back and holds {held} again.", settled_s, held > 0 and _is_calm(taken, sight, now))
+    if not held:
+        return Told(f"{healed} {who} is back, and its share is on its way.", settled_s)
+    return Told(f"{healed} {who} is back and holds {held} again.", settled_s, _is_calm(taken, sight, now))
 
 
 def _frozen(taken: Taken, sight: Sight, part: PartSeen | None, now: datetime) -> Told:
@@ -83,9 +85,9 @@ def _frozen(taken: Taken, sight: Sight, part: PartSeen | None, now: datetime) ->
         return Told(f"{healed} {who} has woken up.", settled_s, (now - taken.at).total_seconds() > _ENOUGH_S)
     refused = f"its {_many(taken.late, 'late write')} carried old epochs, and the sink refused every one"
     calm = _is_calm(taken, sight, now)
-    return Told(
-        f"{healed} When {who} woke up, {refused}. It takes part again with {_load(sight, who)}.", settled_s, calm
-    )
+    held = _load(sight, who)
+    share = f"with {held}" if held else "and waits for its share"
+    return Told(f"{healed} When {who} woke up, {refused}. It takes part again {share}.", settled_s, calm)
 
 
 def _drained(taken: Taken, sight: Sight, now: datetime) -> Told:

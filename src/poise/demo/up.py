@@ -18,13 +18,12 @@ from poise import clock
 from poise.demo.folder import Folder, Kept
 from poise.demo.names import COLLECTORS, FLEET, GATEWAY, MARKET, ORDERS, ROUTERS, SHARDS, SPOT, WORKERS
 from poise.demo.parts import Part
-from poise.demo.ports import choose_ports, listener_of
+from poise.demo.ports import address_of, choose_ports, listener_of, unusual, written
 from poise.demo.supervisor import SERVER_LOG, Supervisor
 from poise.demo.words import Asked
 from poise.errors import InvalidSpec, PoiseError
 from poise.serve.settings import LISTEN, ServeSettings, open_sockets, read_settings
 
-_REACHED = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # An address that means every one is reached by the local one.
 _WELCOME = f"""\
 poise: the demo answers on {{address}}
   {ORDERS:15} 64 partitions on six worker processes, {WORKERS[0]} to {WORKERS[-1]}
@@ -56,8 +55,8 @@ def run_demo(wanted: Wanted) -> None:
         before, port = folder.read(), int(listening.getsockname()[1])
         kept = Kept(choose_ports(COLLECTORS, before.ports), before.done)
         folder.write(kept)
-        address = f"http://{_written(_REACHED.get(settings.host, settings.host), port)}"
-        make_server = partial(_server, wanted, folder, kept, _written(settings.host, port))
+        address = address_of(settings, port)
+        make_server = partial(_server, wanted, folder, kept, written(settings.host, port))
         supervisor = Supervisor(_parts(folder, kept, address), folder, kept, tell)
         welcome = partial(_welcome, address, folder, again=bool(before.ports))
         asyncio.run(supervisor.run(make_server, listening, welcome))
@@ -71,13 +70,9 @@ def _take_address(settings: ServeSettings) -> socket.socket:
     except InvalidSpec as error:
         if os.strerror(errno.EADDRINUSE) not in str(error):
             raise
-        by, where = listener_of(settings.port), _written(settings.host, settings.port)
-        cure = f"end that, or take any free port: --listen {_written(settings.host, 0)}"
+        by, where = listener_of(settings.port), written(settings.host, settings.port)
+        cure = f"end that, or take any free port: --listen {written(settings.host, 0)}"
         raise PoiseError(f"{where} is taken{f' by {by}' if by else ' by another program'}: {cure}") from None
-
-
-def _written(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _server(wanted: Wanted, folder: Folder, kept: Kept, listen: str, first: bool) -> Part:
@@ -109,8 +104,8 @@ def _parts(folder: Folder, kept: Kept, address: str) -> list[Part]:
 def _welcome(address: str, folder: Folder, *, again: bool) -> None:
     goes_on = f"This goes on where it ended in {folder.path} (--fresh starts clean)"
     told = goes_on if again else f"All of it lives in {folder.path}"
-    server = "" if address == f"http://{LISTEN}" else f" --server {address}"
-    say(_WELCOME.format(address=address, again=told, logs=folder.path / "logs", poise=_command(), server=server))
+    logs, flag = folder.path / "logs", f" --server {address}" if unusual(address) else ""
+    say(_WELCOME.format(address=address, again=told, logs=logs, poise=_command(), server=flag))
 
 
 def _command() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from fractions import Fraction
 
 import msgspec
 
@@ -65,12 +66,17 @@ def _lost(facts: Snapshot, owner: tuple[str | None, int]) -> bool:
 def measure_division(document: ReplicaDivision) -> Values:
     """Count the replicas that have a cluster and those that have none, and how far the totals are from exact."""
     divisions, known = divide_document(document), document.status.divisions
-    totals = fleet_totals(divisions).values()
+    exact = {name: total.exact for name, total in fleet_totals(divisions).items()}
     wanted = {workload.name: workload.replicas for workload in document.spec.workloads}
+    held: Counter[str] = Counter()
+    for record in known.values():
+        held.update(record.result)
+    # What stands is measured, not what the plan would make of it: a plan that waits is no cure.
+    errors = [abs(held[name] - exact.get(name, Fraction(0))) for name in {*exact, *held}]
     return {
         "unowned": sum(each.unplaced if name in known else wanted[name] for name, each in divisions.items()),
-        "replicas": sum(sum(record.result.values()) for record in known.values()),
-        "error": round(float(max((abs(total.replicas - total.exact) for total in totals), default=0)), 3),
+        "replicas": held.total(),
+        "error": round(float(max(errors, default=0)), 3),
     }
 
 

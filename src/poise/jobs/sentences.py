@@ -6,7 +6,7 @@ A sentence is a row of pieces, so that a page can show names and items in its wa
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Literal
 
@@ -17,6 +17,7 @@ from poise.move.handoff import Transition
 
 _NAMED_MAX = 4
 _TOGETHER_S = 3.0
+REPORTED = "reported"  # Somebody has counted replicas.
 MOVED = "moved"  # Let go of by one and given to another within a moment: people call that a move.
 Mood = Literal["good", "move", "bad", "quiet"]
 # The sentence of each transition, its sign, and how much it matters; the words say it too.
@@ -33,13 +34,12 @@ _WORDS: dict[str, tuple[str, str, Mood]] = {
     Transition.T9: ("{what} is no longer part of the job", "−", "quiet"),
     "divided": ("{what} divided", "→", "move"),
     "deleted": ("{what} is no longer listed", "−", "quiet"),
-    "reported": ("{what} counted", "·", "quiet"),
+    REPORTED: ("{what} counted", "·", "quiet"),
 }
 # What a journal says about the job itself, in the words of its writers, and how people say it.
 _JOB_WORDS: tuple[tuple[re.Pattern[str], str, str, Mood], ...] = (
     (re.compile(r"0 items"), "The job is written", "·", "quiet"),
-    (re.compile(r"(?P<all>1 item)s"), "The job is written: {all} in all", "·", "quiet"),
-    (re.compile(r"(?P<all>\d+ items)"), "The job is written: {all} in all", "·", "quiet"),
+    (re.compile(r"(?P<all>\d+) items"), "The job is written: {all} in all", "·", "quiet"),
     (re.compile(r"(?P<who>.+) registered, incarnation 1"), "{who} joined", "+", "good"),
     (
         re.compile(r"(?P<who>.+) registered, incarnation (?P<number>\d+)"),
@@ -54,8 +54,9 @@ _JOB_WORDS: tuple[tuple[re.Pattern[str], str, str, Mood], ...] = (
     (re.compile(r"resumed"), "Moves go on", "▸", "good"),
 )
 # Their reason is what each of them says; many at once are told without it.
-_TELLING = ("divided", "reported")
-_CHATTER = (Transition.T2, Transition.T3, Transition.T4, Transition.T6)
+_TELLING = ("divided", REPORTED)
+# The steps of a hand-over that its end tells, and confirmations.
+CHATTER = frozenset({Transition.T2, Transition.T3, Transition.T4, Transition.T6})
 _GAP = re.compile(r"\{(\w+)\}")
 
 
@@ -108,31 +109,41 @@ def in_short(found: Sequence[Happened]) -> list[Happened]:
                 told = msgspec.structs.replace(each, word=MOVED, source=source)
         elif each.word == Transition.T5:
             freed[key] = place
-        elif each.word in _CHATTER:
+        elif each.word in CHATTER:
             continue
         short[place] = told
     return list(short.values())
 
 
-def tell(found: Sequence[Happened], most: int, noun: str = "") -> list[Sentence]:
-    """Tell what happened, newest first: `found` comes oldest first. With a noun, an item is named by it too."""
+def tell(
+    found: Sequence[Happened], most: int, noun: str = "", *, nouns: Mapping[str, str] | None = None, cut: bool = False
+) -> list[Sentence]:
+    """Tell what happened, newest first: `found` comes oldest first; `cut` says that older lines were left out.
+
+    With a noun an item is named by it too; `nouns` gives the noun of each kind.
+    """
     told: list[Sentence] = []
-    for group in _together(found):
-        told.append(_sentence(group, noun))
+    for group, whole in _together(found):
+        word = noun or (nouns or {}).get(group[0].kind, "")
+        told.append(_sentence(group, word, whole=whole or not cut))
         if len(told) == most:
             break
     return told
 
 
-def _together(found: Sequence[Happened]) -> Iterator[list[Happened]]:
-    """Group what happened within a moment, in the same way and for the same reason, from the newest on."""
+def _together(found: Sequence[Happened]) -> Iterator[tuple[list[Happened], bool]]:
+    """Group what happened within a moment, in the same way and for the same reason, from the newest on.
+
+    A group that reaches back to the oldest line may have begun before it: then it is not known to be whole.
+    """
     waiting: dict[tuple[str, ...], list[Happened]] = {}
     for each in reversed(found):
         for key in [key for key, group in waiting.items() if group[0].line.at_s - each.line.at_s > _TOGETHER_S]:
-            yield waiting.pop(key)
+            yield waiting.pop(key), True
         key = _alike(each)
         waiting.setdefault(key, []).append(each)
-    yield from waiting.values()
+    for group in waiting.values():
+        yield group, False
 
 
 def _alike(each: Happened) -> tuple[str, ...]:
@@ -142,28 +153,31 @@ def _alike(each: Happened) -> tuple[str, ...]:
     return (each.kind, each.job, each.word, each.source, line.member or "", reason, apart)
 
 
-def _sentence(group: Sequence[Happened], noun: str) -> Sentence:
+def _sentence(group: Sequence[Happened], noun: str, *, whole: bool) -> Sentence:
     newest = group[0]
     if newest.word == "set":
-        return _of_job(newest)
+        return _of_job(newest, noun)
     # A word that is not known here is told as it is, like any other text of the store.
     form, glyph, mood = _WORDS.get(newest.word, ("{what}: {word}", "·", "quiet"))
     pieces = _filled(
         form,
-        what=_what(group, noun),
+        what=_what(group, noun, whole=whole),
         who=[Piece(newest.line.member or "nobody", "name")],
         source=[Piece(newest.source, "name")],
         word=[Piece(newest.word)],
     )
-    silent = newest.word == Transition.T2 or (newest.word in _TELLING and len(group) > 1)
+    many = len({each.line.item for each in group}) > 1
+    silent = newest.word == Transition.T2 or (newest.word in _TELLING and many)
     return _told(newest, pieces, glyph, mood, "" if silent else newest.line.reason)
 
 
-def _of_job(each: Happened) -> Sentence:
+def _of_job(each: Happened, noun: str) -> Sentence:
     """Tell what happened to the job itself."""
     for form, words, glyph, mood in _JOB_WORDS:
         if found := form.fullmatch(each.line.reason):
             names = {key: [Piece(name, "name")] for key, name in found.groupdict().items()}
+            if number := found.groupdict().get("all"):
+                names["all"] = [Piece(_counted(int(number), noun), "name")]
             return _told(each, _filled(words, **names), glyph, mood, "")
     return _told(each, [Piece("The job")], "·", "quiet", each.line.reason)
 
@@ -188,13 +202,18 @@ def _told(newest: Happened, pieces: list[Piece], glyph: str, mood: Mood, reason:
     )
 
 
-def _what(group: Sequence[Happened], noun: str) -> list[Piece]:
-    """Name what it happened to: a few by name, many by their number."""
-    names = [Piece(each.line.item, "item") if each.line.item else Piece("the job") for each in reversed(group)]
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun or 'item'}{'' if number == 1 else 's'}"
+
+
+def _what(group: Sequence[Happened], noun: str, *, whole: bool) -> list[Piece]:
+    """Name what it happened to: a few by name, many by their number, and each of them once."""
+    items = list(dict.fromkeys(each.line.item for each in reversed(group)))
+    names = [Piece(item, "item") if item else Piece("the job") for item in items]
     if len(names) == 1:
-        return [Piece(f"{noun} "), *names] if noun and group[0].line.item else names
-    pieces = [Piece(f"{len(names):,} {noun or 'item'}s (")]
+        return [Piece(f"{noun} "), *names] if noun and items[0] else names
+    pieces = [Piece(f"{'' if whole else 'at least '}{_counted(len(names), noun)} (")]
     for place, name in enumerate(names[:_NAMED_MAX]):
         pieces += [Piece(", "), name] if place else [name]
-    more = f" and {len(names) - _NAMED_MAX} more" if len(names) > _NAMED_MAX else ""
+    more = f" and {len(names) - _NAMED_MAX:,} more" if len(names) > _NAMED_MAX else ""
     return [*pieces, Piece(f"{more})")]

@@ -10,6 +10,8 @@ from poise.serve.page.pictures.seen import Look
 from poise.serve.page.rendering import counted
 from poise.serve.page.words import ITEMS, MEMBERS
 
+LOST = ("gone", "dead", "orphaned", "expired", "uncertain")  # The states of members that are not heard of.
+
 
 class Chip(msgspec.Struct, frozen=True):
     """A few words, and how they are meant: `bad`, `wait`, `good`, or plain facts."""
@@ -21,7 +23,7 @@ class Chip(msgspec.Struct, frozen=True):
 def chips_of(seen: Look) -> list[Chip]:
     """Say what a job is and how it is."""
     job = seen.summary
-    chips = [Chip(counted(job.items, ITEMS[job.kind])), Chip(counted(sum(job.members.values()), MEMBERS[job.kind]))]
+    chips = [Chip(counted(job.items, ITEMS[job.kind])), _present(job)]
     if job.replicas is not UNSET:
         chips.append(Chip(counted(job.replicas, "replica")))
     if job.moves_in_flight and job.problems:
@@ -29,6 +31,13 @@ def chips_of(seen: Look) -> list[Chip]:
     if job.paused and job.health != "paused":
         chips.append(Chip("paused", "wait"))
     return chips
+
+
+def _present(job: JobSummary) -> Chip:
+    """Count the members; where some are lost, say how many are here."""
+    everybody = counted(sum(job.members.values()), MEMBERS[job.kind])
+    lost = sum(job.members.get(state, 0) for state in LOST)
+    return Chip(f"{sum(job.members.values()) - lost:,} of {everybody}", "wait") if lost else Chip(everybody)
 
 
 def mood_of(job: JobSummary) -> str:

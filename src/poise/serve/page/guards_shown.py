@@ -15,6 +15,8 @@ from poise.move.guards import in_window
 from poise.serve.page.pictures.seen import Look
 from poise.serve.page.rendering import counted, seconds_text
 
+_IMAGINED = {True: "moves would be held back until someone resumes", False: "moves would go on"}
+
 
 class GuardLine(msgspec.Struct, frozen=True):
     """One guard: its name, what it says, whether it is open, and when it opens if that is known."""
@@ -26,13 +28,13 @@ class GuardLine(msgspec.Struct, frozen=True):
     holds: int = 0
 
 
-def guard_lines(seen: Look) -> list[GuardLine]:
-    """List the guards of a job; those that hold something back come first."""
+def guard_lines(seen: Look, paused: bool | None = None) -> list[GuardLine]:
+    """List the guards of a job, or with `paused` as they would be; those that hold something back come first."""
     document = seen.stored.document
     if isinstance(document, ReplicaDivision):
-        lines = [_pause(seen)]
+        lines = [_pause(seen, paused)]
     else:
-        lines = [_pause(seen), *_declared(document.spec.guards, seen)]
+        lines = [_pause(seen, paused), *_declared(document.spec.guards, seen)]
     held = Counter(waits.code for waits in _waiting(seen))
     until = {waits.code: waits.until for waits in _waiting(seen) if waits.until is not None}
     told = [_with(line, held[line.name], until.get(line.name)) for line in lines]
@@ -65,7 +67,9 @@ def _reason(seen: Look, code: str) -> str:
     return next((waits.reason for waits in _waiting(seen) if waits.code == code), code)
 
 
-def _pause(seen: Look) -> GuardLine:
+def _pause(seen: Look, paused: bool | None) -> GuardLine:
+    if paused is not None:
+        return GuardLine("pause", _IMAGINED[paused], is_open=not paused)
     if seen.summary.paused:
         return GuardLine("pause", "moves are held back until someone resumes", is_open=False)
     return GuardLine("pause", "not paused")

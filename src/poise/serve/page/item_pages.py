@@ -15,7 +15,7 @@ from poise.jobs.sentences import lines_happened
 from poise.model.ownership import GENERATION, Line
 from poise.serve.facade import ItemView, JobsApi
 from poise.serve.page.commands import command
-from poise.serve.page.job_page import job_names, job_path
+from poise.serve.page.job_page import job_names, job_path, owns
 from poise.serve.page.looking import draw_story
 from poise.serve.page.pictures.ink import natural
 from poise.serve.page.rendering import path_text
@@ -56,6 +56,7 @@ def show_items(parts: Parts, visit: Visit) -> Response:
     facts = {
         "kind": kind,
         "name": name,
+        "owns": owns(kind),
         "job_path": job_path(kind, name),
         "items": found[pages.first : pages.first + _PAGE],
         "pages": pages,

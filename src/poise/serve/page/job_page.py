@@ -12,9 +12,10 @@ from poise.jobs.sentences import in_short, lines_happened
 from poise.model import KINDS, CapacitySplit, Document, ReplicaDivision, ShardRing, TargetPool
 from poise.serve.facade import JobsApi, MemberView, Stoppable
 from poise.serve.page.actions import Moved, apply_wish, read_seen
-from poise.serve.page.chips import chips_of, mood_of
+from poise.serve.page.chips import LOST, chips_of, mood_of
 from poise.serve.page.guards_shown import guard_lines
 from poise.serve.page.looking import picture, plan_lines
+from poise.serve.page.newest import Lines
 from poise.serve.page.pictures.ink import natural
 from poise.serve.page.pictures.seen import Look
 from poise.serve.page.previews import Preview, imagine_job, preview
@@ -25,9 +26,8 @@ from poise.serve.page.visiting import Parts, Visit, answer
 from poise.serve.page.what_if import Wish, is_plain, read_wish
 from poise.serve.page.words import ABOUT, ITEMS, MEMBERS, PICTURES
 
-_MEMBERS_MAX, _EVENTS_MAX, _LINES_MAX = 60, 12, 400
+_MEMBERS_MAX, _EVENTS_MAX = 60, 12
 _FINE = ("ready", "active")
-_GONE = ("gone", "dead", "orphaned", "expired", "uncertain")
 _DRAINING_MAX = 4  # Of so many members it is asked whether they may stop; of the others their load says it.
 
 
@@ -46,6 +46,11 @@ def job_names(visit: Visit) -> tuple[str, str]:
     if kind not in KINDS:
         raise NotFound(f"there is no kind {kind[:60]!r}; the kinds are {', '.join(KINDS)}")
     return kind, name
+
+
+def owns(kind: str) -> bool:
+    """Tell whether the members of a kind own their items; replicas are only counted."""
+    return kind not in ("ReplicaDivision", "CapacitySplit")
 
 
 def job_path(kind: str, name: str) -> str:
@@ -84,7 +89,8 @@ def _page(parts: Parts, visit: Visit, kind: str, name: str, wish: Wish, moved: s
     shown = preview(seen, wish, visit.server) if wish.is_any else None
     if shown is not None and shown.refused:
         seen = imagine_job(api, kind, name, Wish(), visit.now)
-    facts = {**_facts(seen, visit, wish, shown), **_lists(parts, seen), "moved": moved, "has_strip": True}
+    paused = None if shown is None or shown.refused else _imagined_pause(wish)
+    facts = {**_facts(seen, visit, wish, shown), **_lists(parts, seen, paused), "moved": moved, "has_strip": True}
     impossible = shown is not None and shown.refused and not visit.live
     return answer(parts, visit, "job.html", facts, 409 if moved else 400 if impossible else 200)
 
@@ -112,29 +118,41 @@ def _facts(seen: Look, visit: Visit, wish: Wish, shown: Preview | None) -> dict[
         "server": visit.server,
         "form": _form(seen.stored.document, seen.members),
         "stream": urlencode({"kind": kind, "job": name}),
-        "owns": kind not in ("ReplicaDivision", "CapacitySplit"),
+        "owns": owns(kind),
     }
 
 
-def _lists(parts: Parts, seen: Look) -> dict[str, object]:
+def _imagined_pause(wish: Wish) -> bool | None:
+    """Tell what a wish makes of the pause; None: nothing."""
+    return True if wish.pause else False if wish.resume else None
+
+
+def _lists(parts: Parts, seen: Look, paused: bool | None) -> dict[str, object]:
     api = parts.site.api
     rows = _member_rows(api, seen)
+    events, unheard = _events(parts, seen)
     return {
         "rows": rows[:_MEMBERS_MAX],
         "rows_more": max(0, len(rows) - _MEMBERS_MAX),
         "shares": any(each.floor is not None or each.quota for each in seen.members),
         "weighs": not isinstance(seen.stored.document, CapacitySplit) or bool(seen.stored.document.spec.pools),
-        "guards": guard_lines(seen),
-        "events": _events(parts, seen),
+        "guards": guard_lines(seen, paused),
+        "events": events,
+        "unheard": unheard,
         "series": series_shown(api.series(seen.kind, seen.name)),
     }
 
 
-def _events(parts: Parts, seen: Look) -> list[Sentence]:
-    api = parts.site.api
-    lines = api.history(seen.kind, seen.name, most=_LINES_MAX, newest=True)
+def _events(parts: Parts, seen: Look) -> tuple[list[Sentence], bool]:
+    """Tell the last events, and whether nothing at all was ever heard."""
+    api, kind, name = parts.site.api, seen.kind, seen.name
     zero = parts.newest.zero(api)
-    return tell(in_short(lines_happened(seen.kind, seen.name, reversed(lines), zero)), _EVENTS_MAX)
+
+    def told(lines: Lines, *, cut: bool = True) -> list[Sentence]:
+        return tell(in_short(lines_happened(kind, name, lines, zero)), _EVENTS_MAX, cut=cut)
+
+    last = parts.newest.lines(api, kind, name, lambda lines: len(told(lines)) == _EVENTS_MAX)
+    return told(last.lines, cut=last.cut), last.newest is None
 
 
 def _member_rows(api: JobsApi, seen: Look) -> list[MemberRow]:
@@ -156,7 +174,7 @@ def _is_wrong(view: MemberView) -> bool:
 
 def _may_stop(view: MemberView, verdict: Stoppable | None) -> str:
     """Say whether a member may stop; what drains is asked for its reasons and an estimate."""
-    if view.state in _GONE:
+    if view.state in LOST:
         return "it is not running" if not view.load else "it is not heard of"
     if verdict is None:
         return "yes" if not view.load and not view.reserved else "no, drain it first"
@@ -167,7 +185,7 @@ def _may_stop(view: MemberView, verdict: Stoppable | None) -> str:
 
 
 def _action(seen: Look, view: MemberView) -> str:
-    if seen.kind in ("ReplicaDivision", "CapacitySplit"):
+    if not owns(seen.kind):
         return ""
     if view.draining:
         return "undrain"

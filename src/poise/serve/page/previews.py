@@ -10,6 +10,7 @@ import msgspec
 
 from poise.documents import dump, write_yaml
 from poise.jobs.entries import CapacityEntry, DivisionEntry, ItemsEntry, Planned
+from poise.jobs.what_if import WhatIf
 from poise.model import Document
 from poise.serve.facade import JobsApi
 from poise.serve.page.changes import Change, Obstacle, change_of
@@ -18,11 +19,13 @@ from poise.serve.page.looking import look
 from poise.serve.page.pictures.seen import Look
 from poise.serve.page.rendering import brief
 from poise.serve.page.what_if import Wish
+from poise.serve.page.words import MEMBERS
 from poise.serve.shown import hold_back
 
 _PARTS_MAX = 12  # Each part that can be taken out repeats the whole query: a few keep the page small.
 _SHOWN_MAX = 20_000  # A longer document is not printed into the page: people have it in a file.
 _FAULT = re.compile(r"\$\.(?P<field>\w+)(?:\[(?:\d+|'(?P<name>[^']*)')\])?: (?P<why>.*)")
+_NODE = re.compile(r"\bnode(?= of that name| already$)")
 _GONE = ("gone", "dead", "orphaned")
 
 
@@ -114,7 +117,7 @@ def _written(document: Document, server: str) -> str:
 
 def _refusals(seen: Look, wish: Wish) -> list[str]:
     """Say why a wish makes no sense for the job as it is."""
-    found = [_in_words(line) for line in seen.refused.splitlines()] if wish.what_if else []
+    found = [_in_words(line, MEMBERS[seen.kind]) for line in seen.refused.splitlines()] if wish.what_if else []
     states = {each.name: each for each in seen.members}
     found += [
         f"drain {name}: it is draining already" for name in wish.drain if name in states and states[name].draining
@@ -130,10 +133,16 @@ def _refusals(seen: Look, wish: Wish) -> list[str]:
     return found
 
 
-def _in_words(fault: str) -> str:
-    """Say a fault without the path of programs: `$.drain['w1']: w1 is gone` is about the drain of w1."""
+def _in_words(fault: str, noun: str) -> str:
+    """Say a fault without the path of programs: `$.drain['w1']: w1 is gone` is about the drain of w1.
+
+    A planner calls every member of a set a node; the page calls it what the rest of the page does.
+    """
     found = _FAULT.fullmatch(fault)
-    return f"{found['field']} {found['name'] or ''}".rstrip() + f": {found['why']}" if found else fault
+    if not found:
+        return fault
+    why = _NODE.sub(noun, found["why"])
+    return f"{found['field']} {found['name'] or ''}".rstrip() + f": {why}"
 
 
 def _parts(wish: Wish) -> list[Part]:
@@ -176,16 +185,28 @@ def digest_of(seen: Look) -> str:
     Hand-overs that go on as planned do not change it, since where they end stays the same.
     """
     members = [(each.name, each.state, each.draining, each.weight) for each in seen.members]
-    facts = [seen.stored.revision, seen.summary.paused, members, seen.refused, _ends(seen.planned)]
+    facts = [seen.stored.revision, seen.summary.paused, members, seen.refused, _ends(seen.planned, seen.what_if)]
     return hashlib.sha256(msgspec.json.encode(facts)).hexdigest()[:32]
 
 
-def _ends(planned: Planned | None) -> object:
+def _ends(planned: Planned | None, what_if: WhatIf | None) -> object:
     entry = None if planned is None else planned.entry
     if isinstance(entry, ItemsEntry):
         return sorted((item, holder or "") for item, holder in entry.assignment.items())
     if isinstance(entry, DivisionEntry):
         return sorted((name, dict(each.replicas)) for name, each in entry.divisions.items())
-    if isinstance(entry, CapacityEntry):
-        return sorted((name, each.action, each.desired) for name, each in entry.workloads.items())
-    return None
+    return _split_ends(entry, what_if or WhatIf()) if isinstance(entry, CapacityEntry) else None
+
+
+def _split_ends(entry: CapacityEntry, what_if: WhatIf) -> object:
+    """Say where a split would end: workloads that a wish names with their next action, since others act all the time.
+
+    A wish that names only workloads is about them alone; any other is about what is wanted of all.
+    """
+    named = what_if.replicas
+    alone = what_if == WhatIf(replicas=named) and bool(named)
+    return sorted(
+        (name, each.action if name in named else "", msgspec.to_builtins(each.desired))
+        for name, each in entry.workloads.items()
+        if name in named or not alone
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -12,11 +13,13 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from poise.serve.page.static_files import static_url
+from poise.serve.page.words import side_name
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 _NAME_MAX = 60
+_SHARE = re.compile(r"\b(share )(\d+/[1-9]\d*)\b")
 
 
 @cache
@@ -35,12 +38,15 @@ def environment(package: str) -> Environment:
     made.globals["static"] = static_url
     made.filters.update(
         clock=clock_text,
+        moment=moment_text,
+        side=side_name,
         stamp=stamp_text,
         counted=counted,
         seconds=seconds_text,
         path=path_text,
         named=named,
         mixed=mixed,
+        mixed_shares=mixed_shares,
     )
     return made
 
@@ -72,6 +78,15 @@ def clock_text(at: datetime) -> str:
     return at.astimezone(UTC).strftime("%H:%M:%S")
 
 
+def moment_text(at: datetime, now: datetime) -> str:
+    """Tell a time of today by its clock, and one of another day with that day: 31 Dec 02:00."""
+    at, now = at.astimezone(UTC), now.astimezone(UTC)
+    if at.date() == now.date():
+        return clock_text(at)
+    year = f" {at.year}" if at.year != now.year else ""
+    return f"{at.day} {at:%b}{year} {at:%H:%M}"
+
+
 def stamp_text(at: datetime) -> str:
     """Tell a time in full, as programs read it."""
     return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -82,6 +97,11 @@ def mixed(fraction: str) -> str:
     value = Fraction(fraction)
     whole, rest = divmod(value.numerator, value.denominator)
     return f"{whole:,}" if not rest else f"{whole:,} {rest}/{value.denominator}" if whole else str(value)
+
+
+def mixed_shares(text: str) -> str:
+    """Write the shares of a sentence as every other place of the page does: share 32/3 is share 10 2/3."""
+    return _SHARE.sub(lambda found: f"{found[1]}{mixed(found[2])}", text)
 
 
 def counted(number: int, noun: str) -> str:

@@ -12,6 +12,7 @@ from poise.jobs import sentences
 from poise.jobs.sentences import Happened, Piece
 from poise.serve.facade import Event
 from poise.serve.page.rendering import named, path_text
+from poise.serve.page.words import ITEMS
 
 
 class Sentence(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,9 +32,9 @@ def happened(events: Iterable[Event]) -> list[Happened]:
     return [Happened(each.kind, each.job, each.line, each.at, each.line.transition) for each in events]
 
 
-def tell(found: Sequence[Happened], most: int) -> list[Sentence]:
-    """Tell what happened, newest first: `found` comes oldest first."""
-    return [_shown(each) for each in sentences.tell(found, most)]
+def tell(found: Sequence[Happened], most: int, *, cut: bool = False) -> list[Sentence]:
+    """Tell what happened, newest first: `found` comes oldest first; `cut` says that older lines were left out."""
+    return [_shown(each) for each in sentences.tell(found, most, nouns=ITEMS, cut=cut)]
 
 
 def _shown(told: sentences.Sentence) -> Sentence:

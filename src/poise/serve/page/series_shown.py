@@ -17,7 +17,15 @@ NAMES = {
     "loadMax": "Largest load",
     "replicas": "Replicas",
     "error": "Largest error",
+    "desired": "Desired replicas",
+    "misplaced": "Replicas in the wrong pool",
+    "spot": "Spot",
+    "onDemand": "On-demand",
+    "desiredSpot": "Desired spot",
+    "desiredOnDemand": "Desired on-demand",
 }
+# A split owns nothing and moves nothing: it counts what others run.
+_SPLIT = {"unowned": "Missing replicas", "moves": "Reports so far"}
 
 
 class SeriesTable(msgspec.Struct, frozen=True):
@@ -35,7 +43,8 @@ def series_shown(told: Series) -> SeriesTable:
         (datetime.fromtimestamp(told.at[place], UTC), [_number(told.series[name][place]) for name in names])
         for place in reversed(places)
     ]
-    return SeriesTable([NAMES.get(name, name) for name in names], rows)
+    titles = NAMES if {"loadMin", "error"} & told.series.keys() else NAMES | _SPLIT
+    return SeriesTable([titles.get(name, name) for name in names], rows)
 
 
 def _number(value: float | None) -> str:

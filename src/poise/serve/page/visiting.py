@@ -21,6 +21,7 @@ from poise.serve.page.rendering import render
 from poise.serve.page.what_if import read_pairs
 from poise.serve.problems import Refused, refusal_of
 from poise.serve.routing import Body
+from poise.serve.settings import is_loopback
 from poise.serve.site import Site
 
 Strip = Callable[[], Markup]
@@ -122,6 +123,7 @@ def common(parts: Parts, who: Who, path: str, now: datetime) -> dict[str, object
     return {
         "who": who,
         "is_open": parts.site.settings.is_open,
+        "is_local": is_loopback(parts.site.settings.host),
         "path_here": path,
         "now": now,
         "stream": "",

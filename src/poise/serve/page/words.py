@@ -24,6 +24,8 @@ ABOUT = {
     "ReplicaDivision": "replicas over clusters, by weight",
     "CapacitySplit": "replicas over spot and on-demand",
 }
+# How a report names a side, and how people do.
+_SIDES = {"onDemand": "on-demand"}
 # What the picture of each kind shows.
 PICTURES = {
     "TargetPool": "Who collects what",
@@ -32,3 +34,8 @@ PICTURES = {
     "ReplicaDivision": "Replicas against their exact share",
     "CapacitySplit": "What runs where, and what comes next",
 }
+
+
+def side_name(place: str) -> str:
+    """Name a place of replicas as people do."""
+    return _SIDES.get(place, place)

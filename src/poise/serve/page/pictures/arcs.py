@@ -6,12 +6,16 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from poise.serve.page.pictures.ink import inked, short
+from poise.serve.page.pictures.ink import inked, short, width
 from poise.serve.page.pictures.lane_parts import GAP, Spot
 from poise.serve.page.pictures.lane_values import Arc, Lane
 from poise.serve.page.pictures.marks import compact
 
+Point = tuple[float, float]
+Curve = tuple[Point, Point, Point, Point]
 _LIFT, _REACH = 20.0, 7.0  # An arc rises so far over its lanes, and so much more for each lane that it passes.
+_NUMBER_SIZE = 12.5  # Numbers are 11 high and bold.
+_PARTS = (0.5, 0.42, 0.58, 0.34, 0.66, 0.26, 0.74, 0.18, 0.82)  # Where on an arc its number may stand.
 SIDE = 32.0  # The room for arcs beside the lanes of the tall form.
 
 
@@ -27,21 +31,48 @@ def sky(arcs: Sequence[Arc], row: Sequence[Lane]) -> float:
     return 0.75 * (_LIFT + _REACH * max(reach)) + 8 if reach else 0.0
 
 
-def over(arc: Arc, spots: Mapping[str, Spot], place: int) -> str:
-    """Draw a move over the lanes, from cell to cell, or from lane to lane where it stands for several."""
+def over(arc: Arc, spots: Mapping[str, Spot], place: int, taken: list[Point]) -> str:
+    """Draw a move over the lanes, from cell to cell, or from lane to lane where it stands for several.
+
+    Its number goes where no other is: `taken` says where they are, and learns of this one.
+    """
     source, target = spots[arc.source], spots[arc.target]
     x1, y1 = source.items.get(arc.item, (source.x + source.wide / 2 - 5, source.y))
     x2, y2 = target.items.get(arc.item, (target.x + target.wide / 2 + 5, target.y))
     if source.y != target.y:
         return _around(arc, (x1, y1), (x2, y2), spots, place)
     peak = source.y - _LIFT - _REACH * round(abs(source.x - target.x) / (source.wide + GAP))
-    path = f"M{short(x1)},{short(y1)}C{short(x1)},{short(peak)} {short(x2)},{short(peak)} {short(x2)},{short(y2 - 3)}"
-    return _drawn(arc, path, _tip(x2, y2 - 1, down=1), (x1 + x2) / 2, (y1 + 6 * peak + y2) / 8)
+    curve = ((x1, y1), (x1, peak), (x2, peak), (x2, y2 - 3))
+    return _drawn(arc, _path(curve), _tip(x2, y2 - 1, down=1), _label(arc, curve, taken))
 
 
-def _around(
-    arc: Arc, start: tuple[float, float], end: tuple[float, float], spots: Mapping[str, Spot], place: int
-) -> str:
+def _path(curve: Curve) -> str:
+    start, *others = (f"{short(x)},{short(y)}" for x, y in curve)
+    return f"M{start}C{' '.join(others)}"
+
+
+def _label(arc: Arc, curve: Curve, taken: list[Point]) -> Point:
+    """Find the place on a curve, the nearer to its middle the better, where its number covers no other."""
+    wide = width(compact(arc.count), _NUMBER_SIZE)
+    found = _at(curve, 0.5)
+    for part in _PARTS if arc.count > 1 else ():
+        tried = _at(curve, part)
+        if all(abs(tried[0] - x) >= wide or abs(tried[1] - y) >= _NUMBER_SIZE for x, y in taken):
+            found = tried
+            break
+    taken += [found] if arc.count > 1 else []
+    return found
+
+
+def _at(curve: Curve, part: float) -> Point:
+    """Give the point of a curve after a part of its way."""
+    rest = 1 - part
+    shares = (rest**3, 3 * rest**2 * part, 3 * rest * part**2, part**3)
+    x, y = (sum(share * point[axis] for share, point in zip(shares, curve, strict=True)) for axis in (0, 1))
+    return x, y
+
+
+def _around(arc: Arc, start: Point, end: Point, spots: Mapping[str, Spot], place: int) -> str:
     """Draw a move to another row of lanes along the gaps between them, so that it crosses no words."""
     source, target = spots[arc.source], spots[arc.target]
     lift = 8.0 + 4 * (place % 5)
@@ -49,10 +80,10 @@ def _around(
     sky1, sky2 = source.y - lift, target.y - lift
     corners = [start, (start[0], sky1), (gap, sky1), (gap, sky2), (end[0], sky2), (end[0], end[1] - 3)]
     # Numbers would cover each other here; the cell that it leads to has the same one.
-    return _drawn(msgspec.structs.replace(arc, count=1), _rounded(corners), _tip(end[0], end[1] - 1, down=1), 0, 0)
+    return _drawn(msgspec.structs.replace(arc, count=1), _rounded(corners), _tip(end[0], end[1] - 1, down=1), end)
 
 
-def _rounded(corners: Sequence[tuple[float, float]]) -> str:
+def _rounded(corners: Sequence[Point]) -> str:
     """Draw a line along corners, each rounded by 5 or as far as its sides allow."""
     parts = [f"M{short(corners[0][0])},{short(corners[0][1])}"]
     for before, corner, after in zip(corners, corners[1:], corners[2:], strict=False):
@@ -61,7 +92,7 @@ def _rounded(corners: Sequence[tuple[float, float]]) -> str:
     return "".join([*parts, f"L{short(corners[-1][0])},{short(corners[-1][1])}"])
 
 
-def _towards(corner: tuple[float, float], other: tuple[float, float]) -> str:
+def _towards(corner: Point, other: Point) -> str:
     """Go from a corner a little way towards another."""
     across, down = other[0] - corner[0], other[1] - corner[1]
     length = abs(across) + abs(down)  # One of the two is 0.
@@ -86,7 +117,7 @@ def _titles(alike: Sequence[Arc]) -> str:
     return shown + (f"\n… {len(alike) - 8} more" if len(alike) > 8 else "")
 
 
-def beside(arc: Arc, spots: Mapping[str, Spot], place: int) -> str:
+def beside(arc: Arc, spots: Mapping[str, Spot], place: int, taken: list[Point]) -> str:
     """Draw a move beside the rows: from right edge to right edge, or across the gap between two columns."""
     source, target = spots[arc.source], spots[arc.target]
     y1, y2 = (spot.y + min(spot.high - 6, 12 + 6 * (place % 4)) for spot in (source, target))
@@ -97,15 +128,13 @@ def beside(arc: Arc, spots: Mapping[str, Spot], place: int) -> str:
         across = 1 if target.x > source.x else -1
         x1, x2 = (source.x + source.wide, target.x) if across > 0 else (source.x, target.x + target.wide)
         out = (x1 + x2) / 2
-    bend = f"{short(out)},{short(y1)} {short(out)},{short(y2)}"
-    path = f"M{short(x1)},{short(y1)}C{bend} {short(x2 - 3 * across)},{short(y2)}"
-    return _drawn(arc, path, _tip(x2 - across, y2, across=across), (x1 + x2 + 6 * out) / 8, (y1 + y2) / 2)
+    curve = ((x1, y1), (out, y1), (out, y2), (x2 - 3 * across, y2))
+    return _drawn(arc, _path(curve), _tip(x2 - across, y2, across=across), _label(arc, curve, taken))
 
 
-def _drawn(arc: Arc, path: str, tip: str, x: float, y: float) -> str:
-    number = (
-        f'<text class="many" x="{short(x)}" y="{short(y + 4)}">{compact(arc.count)}</text>' if arc.count > 1 else ""
-    )
+def _drawn(arc: Arc, path: str, tip: str, label: Point) -> str:
+    place = f'x="{short(label[0])}" y="{short(label[1] + 4)}"'
+    number = f'<text class="many" {place}>{compact(arc.count)}</text>' if arc.count > 1 else ""
     lines = f'<path class="line" d="{path}"/><path class="tip" d="{tip}"/>'
     return f'<g class="arc {arc.style}"><title>{inked(arc.title)}</title>{lines}{number}</g>'
 

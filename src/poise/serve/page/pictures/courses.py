@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from datetime import datetime
 
 import msgspec
 
@@ -15,6 +16,7 @@ from poise.serve.page.pictures.ink import counted, said
 from poise.serve.page.pictures.lane_values import NOBODY, Arc
 from poise.serve.page.pictures.plan_text import waiting
 from poise.serve.page.pictures.seen import Look
+from poise.serve.page.rendering import moment_text
 
 FLIGHT, NEXT, WAITS, IMAGINED = "flight", "next", "waits", "imagined"
 _ARCS_MAX = 16  # More arcs than these are bundled: one for each pair of lanes.
@@ -35,33 +37,35 @@ class Course(msgspec.Struct, frozen=True, gc=False):
 
 def courses_of(seen: Look) -> list[Course]:
     """List every move, those in flight first."""
-    flights = [_flight(each) for each in seen.items if each.target is not None and each.target != each.member]
+    flights = [_flight(each, seen.now) for each in seen.items if each.target is not None and each.target != each.member]
     entry = seen.planned.entry if seen.planned is not None else None
     if not isinstance(entry, ItemsEntry):
         return flights
     flying = {(each.item, each.target) for each in flights}
     owners = {each.item: each.member for each in seen.items}
     style = IMAGINED if seen.what_if is not None else None
-    planned = [_planned(move, owners, style) for move in entry.moves if (move.item, move.target) not in flying]
+    planned = [
+        _planned(move, owners, style, seen.now) for move in entry.moves if (move.item, move.target) not in flying
+    ]
     return flights + [each for each in planned if each is not None]
 
 
-def _flight(item: ItemView) -> Course:
+def _flight(item: ItemView, now: datetime) -> Course:
     assert item.target is not None
-    due = f", due by {item.deadline:%H:%M:%S} UTC" if item.deadline is not None else ""
+    due = f", due by {moment_text(item.deadline, now)} UTC" if item.deadline is not None else ""
     doing = "being released" if item.state == RELEASING[1] else "asked back" if item.member else "free"
     why = f". {said(item.reason)}" if item.reason else ""
     title = f"{said(item.item)}: {whom(item.member)} → {said(item.target)}, {doing}{due}{why}"
     return Course(item.item, item.member or NOBODY, item.target, FLIGHT, title)
 
 
-def _planned(move: PlannedMove, owners: Mapping[str, str | None], style: str | None) -> Course | None:
+def _planned(move: PlannedMove, owners: Mapping[str, str | None], style: str | None, now: datetime) -> Course | None:
     """Give the course of a planned move; a step that leaves the item where it is has none."""
     source = owners.get(move.item) or NOBODY
     if move.target is None or move.target == source or move.step in _STAYING:
         return None
     style = style or (WAITS if move.waits else NEXT)
-    waits = f"; waits: {said(waiting(move.waits))}" if move.waits else ""
+    waits = f"; waits: {said(waiting(move.waits, now))}" if move.waits else ""
     what = "what if: " if style == IMAGINED else ""
     title = f"{what}{said(move.item)}: {whom(source)} → {said(move.target)}. {said(move.reason)}{waits}"
     return Course(move.item, source, move.target, style, title)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime
 from urllib.parse import quote
 
 import msgspec
@@ -29,6 +30,7 @@ from poise.serve.page.pictures.lane_values import (
 from poise.serve.page.pictures.lane_values import IMAGINED as WOULD_COME
 from poise.serve.page.pictures.standing import GONE
 from poise.serve.page.pictures.standing import LATE as LATE_LANE
+from poise.serve.page.rendering import moment_text
 
 _BYTES_MAX = 110_000  # Cells of one item each may take so much of a page, in both forms together.
 _MARKUP = 95  # Bytes of a cell beside its names.
@@ -47,7 +49,12 @@ class Gathered(msgspec.Struct, frozen=True):
 
 
 def gather(
-    items: list[ItemView], courses: list[Course], tones: Mapping[str, str], drawn: Collection[str], base: str
+    items: list[ItemView],
+    courses: list[Course],
+    tones: Mapping[str, str],
+    drawn: Collection[str],
+    base: str,
+    now: datetime,
 ) -> Gathered:
     """Put every item of the drawn lanes into a cell of its lane."""
     states = [_state(item, tones) for item in items]
@@ -61,10 +68,10 @@ def gather(
     each = _each(items, lanes, base)
     marks = {course.item: "" if course.style == FLIGHT else course.style for course in courses}
     if each == 1:
-        cells = {name: [_single(*one, marks, base) for one in lane] for name, lane in lanes.items()}
+        cells = {name: [_single(*one, marks, base, now) for one in lane] for name, lane in lanes.items()}
     else:
         few = {state for state, number in counts.items() if state != HELD and number <= _FEW}
-        cells = {name: _several(name, lane, each, base, few) for name, lane in lanes.items()}
+        cells = {name: _several(name, lane, each, base, few, now) for name, lane in lanes.items()}
     for name, ghosts in _ghosts(courses, lanes, apart=each == 1, base=base).items():
         cells[name] = [*cells[name], *ghosts]
     return Gathered({name: sorted(lane, key=_first) for name, lane in cells.items()}, each, dict(counts))
@@ -104,13 +111,12 @@ def _after(each: int) -> int:
     return each * 5 // 2 if str(each)[0] == "2" else each * 2
 
 
-def _single(state: str, item: ItemView, marks: Mapping[str, str], base: str) -> Cell:
-    return Cell(
-        state, _title(state, item), f"{base}/{quote(item.item, safe='')}", item.item, mark=marks.get(item.item, "")
-    )
+def _single(state: str, item: ItemView, marks: Mapping[str, str], base: str, now: datetime) -> Cell:
+    href = f"{base}/{quote(item.item, safe='')}"
+    return Cell(state, _title(state, item, now), href, item.item, mark=marks.get(item.item, ""))
 
 
-def _title(state: str, item: ItemView) -> str:
+def _title(state: str, item: ItemView, now: datetime) -> str:
     """Say who, which epoch, and what is going on."""
     name = said(item.item)
     if item.member is None:
@@ -119,14 +125,16 @@ def _title(state: str, item: ItemView) -> str:
     if state == HELD:
         return told
     whither = f", goes to {said(item.target)}" if item.target else ""
-    due = f" by {item.deadline:%H:%M:%S} UTC" if item.deadline is not None else ""
+    due = f" by {moment_text(item.deadline, now)} UTC" if item.deadline is not None else ""
     words = {LOST: "its owner is gone", LATE: "its owner is late"}.get(state, STATES[state])
     return f"{told}, {words}{whither}{due}"
 
 
-def _several(name: str, lane: list[tuple[str, ItemView]], each: int, base: str, few: Collection[str]) -> list[Cell]:
+def _several(
+    name: str, lane: list[tuple[str, ItemView]], each: int, base: str, few: Collection[str], now: datetime
+) -> list[Cell]:
     """Gather what is in the same state; the states of which there are `few` items keep a cell for each."""
-    cells = [_single(state, item, {}, base) for state, item in lane if state in few]
+    cells = [_single(state, item, {}, base, now) for state, item in lane if state in few]
     held = Counter(state for state, _ in lane if state not in few)
     href = f"{base}?member={quote(name, safe='')}" if name else base
     for state, number in held.items():

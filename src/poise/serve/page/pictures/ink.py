@@ -86,10 +86,10 @@ def _em(sign: str) -> float:
     if sign in _NARROW:
         return 0.38
     if sign in _WIDE or unicodedata.east_asian_width(sign) in "WF":
-        return 1.0 if sign not in _WIDE else 0.9
+        return 1.0
     if unicodedata.combining(sign) or sign in _JOINERS:
         return 0.0
-    return 0.72 if sign.isupper() else 0.62
+    return 0.72 if sign.isupper() else 0.64
 
 
 def fitted(text: str, space: float, size: float) -> str:

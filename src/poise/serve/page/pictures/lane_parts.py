@@ -11,7 +11,8 @@ from poise.serve.page.pictures.lane_values import UNOWNED, Lane, Tile
 from poise.serve.page.pictures.marks import Size, box, compact, linked
 
 GAP, PAD, LINE = 8.0, 9.0, 15.0
-NAME_SIZE, WORD_SIZE = 14.0, 12.0  # Names are 13 high and bold, which is as wide as 14.
+# Bold letters are wider than others: names of 13 as those of 14.5, words of 11 inside of bars as those of 12.5.
+NAME_SIZE, WORD_SIZE, INNER_SIZE = 14.5, 12.0, 12.5
 
 
 class Spot(msgspec.Struct, frozen=True):
@@ -35,6 +36,11 @@ def name_of(lane: Lane, x: float, y: float, space: float) -> str:
     shown = lane.label or fitted(lane.name, space, NAME_SIZE)
     text = f'<text class="name" x="{short(x)}" y="{short(y)}">{inked(shown)}</text>'
     return linked(lane.href, f"<title>{inked(told(lane))}</title>{text}")
+
+
+def name_room(lane: Lane, space: float) -> float:
+    """Say how much of a line a name takes beside other words: what it needs, and less than half."""
+    return min(width(lane.label or lane.name[:400], NAME_SIZE), space * 0.44)
 
 
 def told(lane: Lane) -> str:

@@ -6,24 +6,27 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from poise.serve.page.pictures.arcs import SIDE, beside, bundled, over, sky
+from poise.serve.page.pictures.arcs import SIDE, Point, beside, bundled, over, sky
 from poise.serve.page.pictures.figure import TALL, WIDE, figure, svg
+from poise.serve.page.pictures.ink import width
 from poise.serve.page.pictures.lane_parts import (
     GAP,
     LINE,
     PAD,
+    WORD_SIZE,
     Spot,
     bar,
     frame,
     is_narrow,
     lines_of,
     name_of,
+    name_room,
     tiles_of,
     words,
 )
 from poise.serve.page.pictures.lane_values import UNOWNED, Lane, Lanes
 from poise.serve.page.pictures.legend import legend
-from poise.serve.page.pictures.marks import NUMBERED, PLAIN, SMALL, Size, grid
+from poise.serve.page.pictures.marks import NUMBERED, PLAIN, SMALL, Size, grid, rows_of
 
 _FOOT = 30.0  # A bar and a name stand under the cells of a column, then lines of words.
 _ACROSS_MAX = 8
@@ -56,7 +59,8 @@ def wide_form(seen: Lanes) -> str:
         y += high + GAP
     tiles, below = tiles_of(seen.tiles, y - GAP, WIDE)
     # What is in flight is drawn last, over all else.
-    arcs = [over(arc, spots, place) for place, arc in enumerate(reversed(seen.arcs))]
+    taken: list[Point] = []
+    arcs = [over(arc, spots, place, taken) for place, arc in enumerate(reversed(seen.arcs))]
     return svg("wide", WIDE, y - GAP + below, seen.about, "".join([*drawn, tiles, *arcs]))
 
 
@@ -70,12 +74,12 @@ def _size(seen: Lanes, space: float) -> Size:
     """Choose how large cells are: numbers need room, and very many are drawn smaller."""
     if seen.each > 1:
         return NUMBERED
-    rows = max((-(-len(lane.cells) // PLAIN.across(space)) for lane in seen.lanes), default=0)
+    rows = max((rows_of(lane.cells, PLAIN.across(space), PLAIN) for lane in seen.lanes), default=0)
     return SMALL if rows > _ROWS_MAX else PLAIN
 
 
 def _cells_high(lanes: Sequence[Lane], size: Size, space: float) -> float:
-    rows = max((-(-len(lane.cells) // size.across(space)) for lane in lanes), default=0)
+    rows = max((rows_of(lane.cells, size.across(space), size) for lane in lanes), default=0)
     return size.rows_high(max(1, rows)) + 2 * PAD
 
 
@@ -96,26 +100,37 @@ def tall_form(seen: Lanes) -> str:
     side, between = (SIDE, SIDE - 6) if seen.arcs else (0.0, GAP)
     wide = (TALL - side - between * (columns - 1)) / columns
     size = NUMBERED if seen.each > 1 else PLAIN
+    narrow = any(not _is_beside(lane, wide - 2 * PAD) for lane in seen.lanes)
     heights, drawn, spots = [0.0] * columns, [], {}
     for lane in seen.lanes:
         column = heights.index(min(heights))
-        text, spot = _row(lane, column * (wide + between), heights[column], wide, size, seen.scale)
+        place = Spot(column * (wide + between), heights[column], wide, 0)
+        text, spot = _row(lane, place, size, seen.scale, narrow=narrow)
         drawn.append(text)
         spots[lane.name] = spot
         heights[column] += spot.high + 6
     tiles, below = tiles_of(seen.tiles, max(heights) - 6, TALL)
-    arcs = [beside(arc, spots, place) for place, arc in enumerate(bundled(seen.arcs))]
+    taken: list[Point] = []
+    arcs = [beside(arc, spots, place, taken) for place, arc in enumerate(bundled(seen.arcs))]
     return svg("tall", TALL, max(heights) - 6 + below, seen.about, "".join([*drawn, tiles, *arcs]))
 
 
-def _row(lane: Lane, x: float, y: float, wide: float, size: Size, scale: int) -> tuple[str, Spot]:
+def _is_beside(lane: Lane, space: float) -> bool:
+    """Say whether load and share fit beside the name in one line."""
+    counts = ", ".join(filter(None, (lane.held, lane.share)))
+    return name_room(lane, space) + PAD + width(counts, WORD_SIZE) <= space
+
+
+def _row(lane: Lane, place: Spot, size: Size, scale: int, *, narrow: bool) -> tuple[str, Spot]:
     """Draw a member as a row: name and load, then the bar, then its state in words, then its cells."""
+    x, y, wide = place.x, place.y, place.wide
     left, space = x + PAD, wide - 2 * PAD
     roomy = wide > _BESIDE
-    texts, foot = name_of(lane, left, y + 19, space * 0.44 if roomy else space), y + 19
-    lines = lines_of(lane, space, narrow=not roomy)
+    room = name_room(lane, space) if roomy else space
+    texts, foot = name_of(lane, left, y + 19, room), y + 19
+    lines = lines_of(lane, space, narrow=narrow)
     if roomy:
-        texts += words(lines[0][1], "sub", left + space, foot, space * 0.56, end=True)
+        texts += words(lines[0][1], "sub", left + space, foot, space - room - PAD, end=True)
         lines = lines[1:]
     for classes, text in [line for line in lines if line[0] == "sub"]:
         foot += LINE
@@ -126,7 +141,7 @@ def _row(lane: Lane, x: float, y: float, wide: float, size: Size, scale: int) ->
     for classes, text in [line for line in lines if line[0] != "sub"]:
         foot += LINE + 2
         texts += words(text, classes, left, foot, space)
-    rows = -(-len(lane.cells) // size.across(space))
+    rows = rows_of(lane.cells, size.across(space), size)
     cells, items = grid(lane.cells, left, foot + 8, space, size)
     high = foot + (8 + size.rows_high(rows) if rows else 0) + PAD - y
     return f'<g class="col {lane.tone}">{frame(x, y, wide, high)}{cells}{texts}</g>', Spot(x, y, wide, high, items)

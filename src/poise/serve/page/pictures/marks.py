@@ -6,10 +6,11 @@ An id would exist twice, in the wide and in the tall form, and a pattern inside 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import ceil
 
 import msgspec
 
-from poise.serve.page.pictures.ink import inked, short
+from poise.serve.page.pictures.ink import inked, short, width
 from poise.serve.page.pictures.lane_values import (
     ASKED,
     GHOSTS,
@@ -49,6 +50,7 @@ _SIGNS: dict[str, list[tuple[str, float, float]]] = {
     LATE: [("M", 0.0, -3.2), ("l", 0.0, 3.2), ("l", 2.6, 0.0)],
     LOST: [("M", -2.8, -2.8), ("l", 5.6, 5.6), ("m", 0.0, -5.6), ("l", -5.6, 5.6)],
 }
+_NUMBER_SIZE = 11.4  # Numbers are 10 high and bold.
 PLAIN, SMALL, NUMBERED = Size(15, 15), Size(10, 10, 2.5), Size(22.5, 16)
 
 
@@ -58,7 +60,7 @@ def grid(
     """Draw cells in rows; and say where the middle of each item's upper edge is, for arcs to begin and end at."""
     across, drawn, places = size.across(space), [], {}
     many: dict[tuple[str, str, str], list[tuple[Cell, float, float]]] = {}
-    for place, cell in enumerate(cells):
+    for place, cell in zip(places_of(cells, across, size), cells, strict=True):
         left, top = x + place % across * (size.wide + size.gap), y + place // across * (size.high + size.gap)
         if cell.item:
             places[cell.item] = (left + size.wide / 2, top)
@@ -67,6 +69,30 @@ def grid(
             many.setdefault((cell.state, cell.title, cell.href), []).append((cell, left, top))
     drawn += [_alike(cells, size) for cells in many.values()]
     return "".join(drawn), places
+
+
+def places_of(cells: Sequence[Cell], across: int, size: Size) -> list[int]:
+    """Give every cell its place in rows of so many; a number that is wider than a cell takes several of one row."""
+    places, free = [], 0
+    for cell in cells:
+        spans = min(across, _spans(cell, size))
+        if free % across + spans > across:
+            free += across - free % across
+        places.append(free)
+        free += spans
+    return places
+
+
+def rows_of(cells: Sequence[Cell], across: int, size: Size) -> int:
+    """Count the rows that cells fill."""
+    return places_of(cells, across, size)[-1] // across + 1 if cells else 0
+
+
+def _spans(cell: Cell, size: Size) -> int:
+    """Count the places that a cell needs: only where items go to a number is as long as it is."""
+    if cell.item or cell.state not in GHOSTS:
+        return 1
+    return ceil((width(_number(cell), _NUMBER_SIZE) + 4 + size.gap) / (size.wide + size.gap))
 
 
 def one(cell: Cell, x: float, y: float, size: Size) -> str:
@@ -96,15 +122,20 @@ def _alike(cells: list[tuple[Cell, float, float]], size: Size) -> str:
         ours = [each for each in cells if (each[0].count < each[0].full) == bool(classes)]
         if not ours:
             continue
-        path = "".join(box(x, y, size.wide, size.high) for _, x, y in ours)
+        path = "".join(box(x, y, _wide(cell, size), size.high) for cell, x, y in ours)
         texts = "".join(
-            f'<text x="{short(x + size.wide / 2)}" y="{short(y + size.high / 2 + 3.6)}">{_number(cell)}</text>'
+            f'<text x="{short(x + _wide(cell, size) / 2)}" y="{short(y + size.high / 2 + 3.6)}">{_number(cell)}</text>'
             for cell, x, y in ours
         )
         drawn += (
             f'<path class="c {first.state}{classes}" d="{path}"/><g class="n on-{first.state}{classes}">{texts}</g>'
         )
     return linked(first.href, f"<title>{inked(first.title)}</title>{drawn}")
+
+
+def _wide(cell: Cell, size: Size) -> float:
+    spans = _spans(cell, size)
+    return spans * (size.wide + size.gap) - size.gap
 
 
 def _number(cell: Cell) -> str:

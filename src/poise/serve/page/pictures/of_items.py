@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from math import ceil, floor
 from urllib.parse import quote
 
 import msgspec
 
+from poise.decide.shares import fair_shares
 from poise.jobs.entries import ItemsEntry
+from poise.model import PartitionSet
 from poise.serve.facade import MemberView
 from poise.serve.page.pictures.courses import FLIGHT, IMAGINED, NEXT, WAITS, Course, arcs_of, courses_of
 from poise.serve.page.pictures.gathering import Gathered, gather
@@ -28,6 +31,7 @@ from poise.serve.page.pictures.standing import (
 
 _LANES_MAX, _NOTABLE_MAX, _TILES_MAX, _ONE_ROW = 60, 24, 150, 8
 _NOUNS = {"PartitionSet": ("partition", "worker"), "ShardRing": ("object", "instance"), "TargetPool": ("target", "pod")}
+_BY_HASH = ("ring", "hashed")
 _WORST = {GONE: 0, LATE: 1, DRAINING: 2}
 
 
@@ -49,11 +53,11 @@ def lanes_of(seen: Look) -> Lanes:
     names = [NOBODY, *drawn] if unowned else drawn
     base = f"/jobs/{quote(seen.kind, safe='')}/{quote(seen.name, safe='')}/items"
     tones = {name: standing.tone for name, standing in known.standings.items()}
-    gathered = gather(seen.items, courses, tones, names, base)
+    gathered = gather(seen.items, courses, tones, names, base, seen.now)
     arcs, left_out = arcs_of(courses, set(names))
     moves = Counter(each.style for each in courses)
     return Lanes(
-        about=_about(seen, gathered, moves, len(known.views), noun, who),
+        about=_about(seen, gathered, moves, _present(tones, who), noun),
         noun=noun,
         lanes=[_lane(name, known, gathered, seen, base) for name in names],
         tiles=_tiles(others, known, base),
@@ -77,9 +81,37 @@ def _members(seen: Look) -> _Members:
     views = {name: views[name] for name in sorted(views, key=natural)}
     lease_s = lease_of(seen.stored.document)
     standings = {name: standing_of(view, loads[name], lease_s, seen.now, seen.what_if) for name, view in views.items()}
-    entry = seen.planned.entry if seen.planned is not None else None
-    after = Counter(entry.assignment.values()) if isinstance(entry, ItemsEntry) and seen.what_if is not None else loads
-    return _Members(views, standings, loads, after)
+    entry = seen.planned.entry if seen.planned is not None and seen.what_if is not None else None
+    if not isinstance(entry, ItemsEntry):
+        return _Members(views, standings, loads, loads)
+    return _Members(_with_shares(views, seen, entry), standings, loads, Counter(entry.assignment.values()))
+
+
+def _with_shares(views: Mapping[str, MemberView], seen: Look, entry: ItemsEntry) -> dict[str, MemberView]:
+    """Give everybody the share that a what-if would leave them: those who share are those whose load is planned."""
+    assert seen.planned is not None
+    assert seen.planned.view is not None, "a plan of items says how to show it"
+    if seen.planned.view.policy in _BY_HASH:
+        return {name: msgspec.structs.replace(view, floor=None, ceiling=None) for name, view in views.items()}
+    takers = [name for name in entry.loads if name in views]
+    weights = _weights(takers, views, seen)
+    kept = 0 if seen.kind == "PartitionSet" else sum(who not in entry.loads for who in entry.assignment.values() if who)
+    shares = fair_shares(
+        len(entry.assignment) - kept, weights, [0] * len(takers), [views[name].capacity for name in takers]
+    )
+    bounds = {name: (floor(share), ceil(share)) for name, share in zip(takers, shares.fractions(), strict=True)}
+    return {
+        name: msgspec.structs.replace(view, floor=bounds.get(name, (0, 0))[0], ceiling=bounds.get(name, (0, 0))[1])
+        for name, view in views.items()
+    }
+
+
+def _weights(takers: list[str], views: Mapping[str, MemberView], seen: Look) -> list[int]:
+    """Read the weights of a what-if; all of weight 0 is no wish at all: all are equal."""
+    document, asked = seen.stored.document, seen.what_if.weights if seen.what_if is not None else {}
+    listed = document.spec.weights if isinstance(document, PartitionSet) else {}
+    weights = [asked.get(name, listed.get(name, views[name].weight)) for name in takers]
+    return weights if any(weights) else [1] * len(weights)
 
 
 def _chosen(known: _Members, courses: list[Course]) -> tuple[list[str], list[str]]:
@@ -100,7 +132,7 @@ def _chosen(known: _Members, courses: list[Course]) -> tuple[list[str], list[str
 
 
 def _is_off(known: _Members, name: str) -> bool:
-    view, load = known.views[name], known.loads[name]
+    view, load = known.views[name], known.after[name]
     return view.floor is not None and view.ceiling is not None and not view.floor <= load <= view.ceiling
 
 
@@ -118,11 +150,11 @@ def _lane(name: str, known: _Members, gathered: Gathered, seen: Look, base: str)
         tone=standing.tone,
         words=standing.words,
         held=_held(load, known.after[name] if imagining else load),
-        share="" if imagining else _share(view),
+        share=_share(view),
         load=load,
         after=known.after[name] if imagining and known.after[name] != load else None,
-        floor=None if imagining else view.floor,
-        ceiling=None if imagining else view.ceiling,
+        floor=view.floor,
+        ceiling=view.ceiling,
         href=f"{base}?member={quote(name, safe='')}",
         cells=gathered.cells[name],
     )
@@ -181,7 +213,14 @@ def _tile(name: str, known: _Members, base: str) -> Tile:
     )
 
 
-def _about(seen: Look, gathered: Gathered, moves: Mapping[str, int], members: int, noun: str, who: str) -> str:
+def _present(tones: Mapping[str, str], who: str) -> str:
+    """Count the members, and those who are there where some are not: `5 of 6 workers`."""
+    gone = sum(tone == GONE for tone in tones.values())
+    told = counted(len(tones), who)
+    return f"{len(tones) - gone:,} of {told}" if gone else told
+
+
+def _about(seen: Look, gathered: Gathered, moves: Mapping[str, int], members: str, noun: str) -> str:
     """Say the picture in one sentence for those who do not see it."""
     states = [
         f"{gathered.counts[state]:,} {STATES[state]}"
@@ -190,7 +229,7 @@ def _about(seen: Look, gathered: Gathered, moves: Mapping[str, int], members: in
     ]
     words = {FLIGHT: "in flight", NEXT: "about to start", WAITS: "waiting", IMAGINED: "imagined by the what-if"}
     told = [f"{counted(moves[style], 'move')} {text}" for style, text in words.items() if moves.get(style)]
-    parts = [f"{counted(len(seen.items), noun)} on {counted(members, who)}", *states, *told]
+    parts = [f"{counted(len(seen.items), noun)} on {members}", *states, *told]
     return f"{said(seen.name)}: {'; '.join(parts)}."
 
 

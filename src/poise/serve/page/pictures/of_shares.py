@@ -12,7 +12,7 @@ from msgspec import UNSET
 from poise.jobs.entries import DividedEntry, DivisionEntry
 from poise.serve.page.pictures.ink import counted, natural, said
 from poise.serve.page.pictures.lane_values import Cell
-from poise.serve.page.pictures.plan_text import listed
+from poise.serve.page.pictures.plan_text import LATER, listed, sentence
 from poise.serve.page.pictures.seen import Look
 from poise.serve.page.pictures.share_values import Mover, Share, Shares, mixed
 
@@ -48,7 +48,7 @@ def shares_of(seen: Look) -> Shares:
         each=each_cell,
         movers=movers[:_MOVERS_MAX],
         more=f"… {len(movers) - _MOVERS_MAX:,} more" if len(movers) > _MOVERS_MAX else "",
-        errors=[] if teach else _errors(shares, imagined=imagined),
+        errors=[] if teach else _errors(shares, _later(seen), imagined=imagined),
         imagined=imagined,
         teach=teach,
     )
@@ -115,14 +115,22 @@ def _worst_first(shares: list[Share]) -> list[Share]:
     return sorted(shares, key=lambda each: (each.tone == "ready", -abs(each.error)))[:_SHARES_MAX]
 
 
-def _errors(shares: list[Share], *, imagined: bool) -> list[str]:
+def _later(seen: Look) -> list[str]:
+    """Say what the cycles after the plan will do: an error that is left by it is not left for good."""
+    notes = seen.planned.notes if seen.planned is not None else []
+    return [sentence(note) for note in notes if note.startswith(LATER)]
+
+
+def _errors(shares: list[Share], later: list[str], *, imagined: bool) -> list[str]:
     """Say the fleet's error: the sum of |actual − exact|, and the worst; and what the plan makes of it."""
     now, then = ({each.name: each.error for each in shares}, {each.name: each.error_after for each in shares})
     if imagined:
-        told = [f"If it were so, the fleet's error would be {_error(then)}."]
+        first = "; so it is after the first cycle" if later else ""
+        told = [f"If it were so, the fleet's error would be {_error(then)}{first}."]
     else:
         told = [f"The fleet's error now: {_error(now)}."]
         told += [f"By the plan: {_error(then)}."] if now != then else []
+    told += later
     if len(shares) > _SHARES_MAX:
         left = counted(len(shares) - _SHARES_MAX, "more cluster")
         told.append(f"{left} not drawn: each of them is nearer to its share than those above.")

@@ -14,9 +14,9 @@ from poise.serve.page.pictures.ink import counted, natural, said, span
 from poise.serve.page.pictures.plan_text import listed, sides
 from poise.serve.page.pictures.seen import Look
 from poise.serve.page.pictures.split_values import ACTS, SETTLED, WAITS, Side, SplitRow, Splits
+from poise.serve.page.rendering import moment_text
 
 _ROWS_MAX = 30
-_DAY_S = 86_400
 _SETTLED = "as it should be"
 TONES = {WAITS: "wait", ACTS: "act next", SETTLED: "as they should be"}
 
@@ -102,8 +102,7 @@ def opens(until: datetime | None, now: datetime) -> str:
     if until is None:
         return ""
     left_s = max(0.0, (until - now).total_seconds())
-    clock = f"{until:%H:%M:%S}" if left_s < _DAY_S else f"{until:%d %b %H:%M}"
-    return f" until {clock} UTC, in {span(left_s)}"
+    return f" until {moment_text(until, now)} UTC, in {span(left_s)}"
 
 
 def _shown(rows: list[SplitRow]) -> list[SplitRow]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from fractions import Fraction
 
 import msgspec
@@ -24,7 +25,10 @@ from poise.jobs.entries import (
 from poise.jobs.partitions import SetView
 from poise.serve.page.pictures.ink import counted, natural
 from poise.serve.page.pictures.seen import Look
+from poise.serve.page.pictures.share_values import mixed
+from poise.serve.page.rendering import moment_text
 
+LATER = "then "  # So begins what the cycles after this plan will do.
 _NEW = "there is no last result"  # So begins the reason of a workload that was never divided: nothing of it can move.
 
 
@@ -48,7 +52,7 @@ class LoadChange(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         """Read as `worker-a 13→11`, or without an arrow where nothing changes."""
-        change = f"{self.before}→{self.after}" if self.before != self.after else f"{self.after}"
+        change = f"{self.before:,}→{self.after:,}" if self.before != self.after else f"{self.after:,}"
         return f"{self.member} {change}"
 
 
@@ -72,13 +76,13 @@ def plan_lines(seen: Look, most: int = 12) -> PlanText:
     if isinstance(entry, DivisionEntry):
         return _division(seen, entry, notes, most)
     if isinstance(entry, CapacityEntry):
-        return _capacity(entry, notes, most)
+        return _capacity(entry, notes, most, seen.now)
     assert view is not None, "a plan of items says how to show it"
-    return _items(entry, view, notes, most)
+    return _items(entry, view, notes, most, seen.now)
 
 
-def _items(entry: ItemsEntry, view: ItemsView, notes: list[str], most: int) -> PlanText:
-    lines = [_move(move) for move in entry.moves]
+def _items(entry: ItemsEntry, view: ItemsView, notes: list[str], most: int, now: datetime) -> PlanText:
+    lines = [_move(move, now) for move in entry.moves]
     lacking = Counter(each.reason for each in entry.unassigned)
     notes = [f"{counted(number, 'item')} without an owner: {why}" for why, number in lacking.items()] + notes
     names = sorted({*entry.loads, *view.loads_before}, key=natural)
@@ -93,17 +97,17 @@ def _items(entry: ItemsEntry, view: ItemsView, notes: list[str], most: int) -> P
     )
 
 
-def _move(move: PlannedMove) -> PlanLine:
+def _move(move: PlannedMove, now: datetime) -> PlanLine:
     stays = move.step == StepKind.CANCEL
     glyph = "…" if move.waits else "↩" if stays else "+" if move.source is None else "→"
     target = move.source if stays else move.target
-    reason = f"{move.reason}; waits: {waiting(move.waits)}" if move.waits else move.reason
+    reason = f"{move.reason}; waits: {waiting(move.waits, now)}" if move.waits else move.reason
     return PlanLine(glyph, move.item, move.source or "nobody", target or "nobody", reason, waits=move.waits is not None)
 
 
-def waiting(waits: Waits) -> str:
+def waiting(waits: Waits, now: datetime) -> str:
     """Say what something waits for, and until when."""
-    return waits.reason + (f", until {waits.until:%H:%M:%S} UTC" if waits.until else "")
+    return waits.reason + (f", until {moment_text(waits.until, now)} UTC" if waits.until else "")
 
 
 def _more(cut: Iterable[PlanLine]) -> str:
@@ -112,7 +116,7 @@ def _more(cut: Iterable[PlanLine]) -> str:
     if not left:
         return ""
     held = sum(line.waits for line in left)
-    return f"… {len(left)} more" + (f", {held} of them wait{'s' if held == 1 else ''}" if held else "")
+    return f"… {len(left):,} more" + (f", {held:,} of them wait{'s' if held == 1 else ''}" if held else "")
 
 
 def _certificate(entry: ItemsEntry, view: ItemsView) -> str:
@@ -122,13 +126,13 @@ def _certificate(entry: ItemsEntry, view: ItemsView) -> str:
     under_way = view.under_way if isinstance(view, SetView) else 0
     left = len(entry.assignment) - moves - first - under_way - view.stays
     waits = len({move.item for move in ours if move.waits})
-    details = f" ({waits} of them wait{'s' if waits == 1 else ''})" if waits else ""
+    details = f" ({waits:,} of them wait{'s' if waits == 1 else ''})" if waits else ""
     parts = [counted(moves, "move") + details]
     retired = len({move.item for move in entry.moves} - set(entry.assignment))
     numbers = ((first, "placed first"), (under_way, "under way"), (left, "left without an owner"))
-    parts += [f"{number} {what}" for number, what in numbers if number > 0]
-    parts += [f"{view.stays} stay"] + ([f"{retired} to retire"] if retired else [])
-    proof = f"Fewest possible: {entry.certificate.moves_min}. Spread {entry.certificate.spread}."
+    parts += [f"{number:,} {what}" for number, what in numbers if number > 0]
+    parts += [f"{view.stays:,} stay"] + ([f"{retired:,} to retire"] if retired else [])
+    proof = f"Fewest possible: {entry.certificate.moves_min:,}. Spread {entry.certificate.spread:,}."
     return f"Plan: {', '.join(parts)}. {proof}"
 
 
@@ -142,8 +146,9 @@ def _division(seen: Look, entry: DivisionEntry, notes: list[str], most: int) -> 
     error = max((abs(each.replicas - Fraction(each.exact)) for each in entry.totals.values()), default=Fraction(0))
     moved, kept = (sum(each.moved for each in entry.divisions.values()), sum(e.kept for e in entry.divisions.values()))
     nowhere = sum(each.unplaced for each in entry.divisions.values())
-    parts = [f"{counted(moved, 'replica')} moved", *([f"{nowhere} unplaced"] if nowhere else [])]
-    parts.append(f"{kept} of {counted(len(entry.divisions), 'workload')} kept")
+    parts = [f"{counted(moved, 'replica')} moved", *([f"{nowhere:,} unplaced"] if nowhere else [])]
+    parts.append(f"{kept:,} of {counted(len(entry.divisions), 'workload')} kept")
+    later = [note for note in notes if note.startswith(LATER)]
     held: Counter[str] = Counter()
     for each in before.values():
         held.update(each)
@@ -153,11 +158,18 @@ def _division(seen: Look, entry: DivisionEntry, notes: list[str], most: int) -> 
         lines=changed[:most],
         more=_more(changed[most:]),
         loads=[LoadChange(name, held[name], after.get(name, 0)) for name in names],
-        notes=notes,
-        certificate=f"Plan: {', '.join(parts)}. Largest error of a total: {error}.",
-        proven=not nowhere,
+        notes=[note for note in notes if note not in later],
+        certificate=" ".join(
+            [f"Plan: {', '.join(parts)}. Largest error of a total: {mixed(error)}.", *map(sentence, later)]
+        ),
+        proven=not nowhere and not later,
         empty="" if changed else "Nothing is to move.",
     )
+
+
+def sentence(note: str) -> str:
+    """Read a note as a sentence."""
+    return f"{note[:1].upper()}{note[1:]}."
 
 
 def _divided(name: str, before: Mapping[str, int], each: DividedEntry) -> PlanLine:
@@ -168,7 +180,7 @@ def _divided(name: str, before: Mapping[str, int], each: DividedEntry) -> PlanLi
         if before.get(place, 0) != each.replicas.get(place, 0)
     ]
     fresh = not before or each.reason.startswith(_NEW)
-    unplaced = f"{each.unplaced} unplaced; " if each.unplaced else ""
+    unplaced = f"{each.unplaced:,} unplaced; " if each.unplaced else ""
     return PlanLine(
         "+" if fresh else "→",
         name,
@@ -180,12 +192,12 @@ def _divided(name: str, before: Mapping[str, int], each: DividedEntry) -> PlanLi
 
 def listed(counts: Mapping[str, int]) -> str:
     """Read counts as `east 4, west 3`."""
-    return ", ".join(f"{place} {count}" for place, count in counts.items())
+    return ", ".join(f"{place} {count:,}" for place, count in counts.items())
 
 
-def _capacity(entry: CapacityEntry, notes: list[str], most: int) -> PlanText:
+def _capacity(entry: CapacityEntry, notes: list[str], most: int, now: datetime) -> PlanText:
     due = {name: each for name, each in entry.workloads.items() if each.action != "none"}
-    lines = [_split(name, each) for name, each in due.items()]
+    lines = [_split(name, each, now) for name, each in due.items()]
     waits = sum(each.waits is not None for each in due.values())
     details = f", {waits} of them wait{'s' if waits == 1 else ''}" if waits else ""
     right = len(entry.workloads) - len(due)
@@ -198,9 +210,9 @@ def _capacity(entry: CapacityEntry, notes: list[str], most: int) -> PlanText:
     )
 
 
-def _split(name: str, each: SplitEntry) -> PlanLine:
+def _split(name: str, each: SplitEntry, now: datetime) -> PlanLine:
     steps = f"{each.action}, {counted(each.steps, 'step')} to go; {each.reason}"
-    reason = f"{steps}; waits: {waiting(each.waits)}" if each.waits else steps
+    reason = f"{steps}; waits: {waiting(each.waits, now)}" if each.waits else steps
     current, desired = listed(sides(each.current)), listed(sides(each.desired))
     return PlanLine("…" if each.waits else "→", name, current, desired, reason, waits=each.waits is not None)
 

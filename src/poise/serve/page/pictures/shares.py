@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from poise.serve.page.pictures.figure import TALL, WIDE, figure, sign, svg
 from poise.serve.page.pictures.ink import counted, fitted, inked, said, short
-from poise.serve.page.pictures.lane_parts import block
+from poise.serve.page.pictures.lane_parts import NAME_SIZE, block
 from poise.serve.page.pictures.lane_values import Cell
 from poise.serve.page.pictures.marks import NUMBERED, PLAIN, SMALL, Size, grid, one
 from poise.serve.page.pictures.of_shares import FATES
@@ -45,7 +45,7 @@ def _wide(seen: Shares) -> str:
 
 
 def _row(each: Share, y: float, most: Fraction, worst: Fraction) -> str:
-    name = _text("name", fitted(each.name, 175, 14), 0, y + 15, each.name)
+    name = _text("name", fitted(each.name, 175, NAME_SIZE), 0, y + 15, each.name)
     words = _text("sub", fitted(each.words, 170, 12), 0, y + 30, each.words)
     told = _text("sub strong", fitted(numbers(each), 180, 12), 616, y + 15, exact_words(each))
     off = _text("sub", fitted(distance(each), 180, 12), 616, y + 30, exact_words(each))
@@ -75,7 +75,7 @@ def distance(each: Share) -> str:
 def exact_words(each: Share) -> str:
     """Say the share to the last digit, for the title."""
     exact = each.exact if len(each.exact) <= 60 else f"{each.exact[:60]}…"
-    return f"{each.name}: {each.now} replicas, exact share {exact}"
+    return f"{each.name}: {each.now:,} replicas, exact share {exact}"
 
 
 def _bar(each: Share, x: float, y: float, space: float, most: Fraction) -> str:
@@ -127,7 +127,7 @@ def _tall(seen: Shares) -> str:
     most, worst = _scales(seen)
     body, y = [], 0.0
     for each in seen.shares:
-        name = _text("name", fitted(each.name, 190, 14), 0, y + 14, each.name)
+        name = _text("name", fitted(each.name, 190, NAME_SIZE), 0, y + 14, each.name)
         told = fitted(numbers(each), 150, 12)
         count = f'<text class="sub strong" text-anchor="end" x="{short(TALL)}" y="{short(y + 14)}">{inked(told)}</text>'
         words = _text("sub", fitted(f"{each.words}; {distance(each)}", 250, 12), 0, y + 50, exact_words(each))

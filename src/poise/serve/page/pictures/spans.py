@@ -11,6 +11,7 @@ import msgspec
 from poise.model.ownership import GENERATION, Line
 from poise.move.handoff import Transition
 from poise.serve.page.pictures.ink import said, span
+from poise.serve.page.rendering import moment_text
 
 OFFERED, HELD, ASKED, RELEASING, FREE, TOLD, OVER = "offered", "held", "asked", "releasing", "unowned", "told", "over"
 WORDS = {
@@ -33,7 +34,6 @@ _PHASES = {
     Transition.T9: OVER,
 }
 _OWNERLESS = (FREE, OVER)
-_DAY_S = 72_000  # Clocks repeat after a day; a little less keeps yesterday evening apart from today.
 
 
 class Span(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,17 +56,13 @@ class Span(msgspec.Struct, frozen=True, kw_only=True):
 
     def told(self, now: datetime) -> str:
         """Say it in one line."""
-        until = f"{clock(self.start, now)} to {clock(self.end, now)}" if self.end else f"since {clock(self.start, now)}"
+        start = moment_text(self.start, now)
+        until = f"{start} to {moment_text(self.end, now)}" if self.end else f"since {start}"
         who = [said(self.owner)] if self.owner else []
         epoch = [f"epoch {epoch_text(self.epoch)}"] if self.owner and self.epoch else []
         what = [WORDS[self.phase]] if WORDS[self.phase] else []
         why = f". {said(self.reason)}" if self.reason else ""
         return f"{', '.join([*who, *epoch, *what, until])} UTC, {span(self.lasted_s(now))}{why}"
-
-
-def clock(at: datetime, now: datetime) -> str:
-    """Read a time of day; one that is not of today with its day."""
-    return f"{at:%H:%M:%S}" if (now - at).total_seconds() < _DAY_S else f"{at:%d %b %H:%M}"
 
 
 def epoch_text(epoch: int) -> str:

@@ -6,7 +6,7 @@ from markupsafe import Markup
 
 from poise.serve.page.pictures.figure import TALL, WIDE, figure, sign, svg
 from poise.serve.page.pictures.ink import ended, fitted, inked, said, short, width, wrapped
-from poise.serve.page.pictures.lane_parts import block
+from poise.serve.page.pictures.lane_parts import INNER_SIZE, NAME_SIZE, block
 from poise.serve.page.pictures.marks import linked
 from poise.serve.page.pictures.of_split import TONES
 from poise.serve.page.pictures.split_values import SplitRow, Splits
@@ -60,7 +60,7 @@ def _tall(seen: Splits) -> str:
 
 
 def _name(row: SplitRow, x: float, y: float, space: float) -> str:
-    text = f'<text class="name" x="{short(x)}" y="{short(y)}">{inked(fitted(row.name, space, 14))}</text>'
+    text = f'<text class="name" x="{short(x)}" y="{short(y)}">{inked(fitted(row.name, space, NAME_SIZE))}</text>'
     return linked(row.href, f"<title>{inked(row.title)}</title>{text}")
 
 
@@ -92,7 +92,7 @@ def _segment(fill: str, x: float, y: float, wide: float, high: float, title: str
         return ""
     inner = max(1.0, wide - 1.5)
     lines = hatch(x, y, inner, high) if fill == "hatched" else ""
-    shown = inked(next((text for text in labels if width(text, 11.5) <= inner - 8), ""))
+    shown = inked(next((text for text in labels if width(text, INNER_SIZE) <= inner - 8), ""))
     text = f'<text class="in {fill}" x="{short(x + inner / 2)}" y="{short(y + 13)}">{shown}</text>' if shown else ""
     return f"<g><title>{inked(title)}</title>{block(fill, x, y, inner, high, 2)}{lines}{text}</g>"
 

@@ -11,12 +11,12 @@ from markupsafe import Markup
 from poise.model.ownership import Line
 from poise.serve.page.pictures.figure import TALL, WIDE, figure, sign, svg
 from poise.serve.page.pictures.ink import counted, ended, fitted, inked, said, short, span, width, wrapped
-from poise.serve.page.pictures.lane_parts import block
-from poise.serve.page.pictures.spans import FREE, OVER, TOLD, WORDS, Span, clock, epoch_text, spans_of
+from poise.serve.page.pictures.lane_parts import INNER_SIZE, NAME_SIZE, WORD_SIZE, block
+from poise.serve.page.pictures.spans import FREE, OVER, TOLD, WORDS, Span, epoch_text, spans_of
+from poise.serve.page.rendering import moment_text
 
 _SPANS_MAX, _LISTED_MAX = 40, 14
 _LABEL, _ROW, _BAR = 180.0, 30.0, 20.0
-_CLOCK = 66.0  # A time of day needs so much room.
 
 
 class _Told(msgspec.Struct, frozen=True):
@@ -61,9 +61,11 @@ def _wide(told: _Told) -> str:
     for each in told.spans:
         wide = (WIDE - _LABEL) * each.weight(told.now) / whole
         bars.append(_bar(each, x, rows[each.owner], wide, told.now))
-        if x >= free and x + _CLOCK < WIDE - 30:
-            clocks.append(_clock(clock(each.start, told.now), x, foot))
-            free = x + _CLOCK
+        text = moment_text(each.start, told.now)
+        end = x + width(text, WORD_SIZE) + 10
+        if x >= free and end < WIDE - 30:
+            clocks.append(_clock(text, x, foot))
+            free = end
         x += wide
     labels = [_label(name, told.spans, y) for name, y in rows.items()]
     tracks = [block("track faint", _LABEL, y, WIDE - _LABEL, _BAR, 4) for y in rows.values()]
@@ -78,7 +80,7 @@ def _clock(text: str, x: float, y: float) -> str:
 
 def _label(name: str, spans: Sequence[Span], y: float) -> str:
     told = all(each.phase == TOLD for each in spans if each.owner == name)
-    shown = fitted(name, _LABEL - 14, 14) if name else "what changed" if told else "no owner"
+    shown = fitted(name, _LABEL - 14, NAME_SIZE) if name else "what changed" if told else "no owner"
     title = f"<title>{inked(said(name))}</title>" if name else ""
     return f'<text class="name" x="0" y="{short(y + 15)}">{title}{inked(shown)}</text>'
 
@@ -88,9 +90,9 @@ def _bar(each: Span, x: float, y: float, wide: float, now: datetime) -> str:
     inner = max(2.0, wide - 1.5)
     lasted = span(each.lasted_s(now))
     epoch = f"epoch {epoch_text(each.epoch)}" if each.owner else ""
-    told = [each.reason, ended(each.reason, inner - 8, 11.5)] if each.phase == TOLD else []
+    told = [each.reason, ended(each.reason, inner - 8, INNER_SIZE)] if each.phase == TOLD else []
     choices = [*told, f"{epoch}, {lasted}" if epoch else lasted, epoch or lasted]
-    shown = inked(next((text for text in choices if text and width(text, 11.5) <= inner - 8), ""))
+    shown = inked(next((text for text in choices if text and width(text, INNER_SIZE) <= inner - 8), ""))
     text = (
         f'<text class="in on-{each.phase}" x="{short(x + inner / 2)}" y="{short(y + 14)}">{shown}</text>'
         if shown
@@ -107,11 +109,17 @@ def _tall(told: _Told) -> str:
         high = 34 + 15 * len(reason)
         body.append(block(f"s {each.phase}", 2, y + 3, 10, high - 6, 3))
         head = ", ".join(filter(None, [WORDS[each.phase], f"epoch {epoch_text(each.epoch)}" if each.owner else ""]))
-        name = fitted(each.owner, 145, 14) if each.owner else "no owner" if each.phase in (FREE, OVER) else "changed"
+        name = (
+            fitted(each.owner, 145, NAME_SIZE)
+            if each.owner
+            else "no owner"
+            if each.phase in (FREE, OVER)
+            else "changed"
+        )
         body.append(f'<text class="name" x="24" y="{short(y + 14)}">{inked(name)}</text>')
         words = inked(ended(head, 175, 12)) if each.phase != FREE else ""
         body.append(f'<text class="sub" text-anchor="end" x="{short(TALL)}" y="{short(y + 14)}">{words}</text>')
-        when = f"{clock(each.start, told.now)} UTC, for {span(each.lasted_s(told.now))}"
+        when = f"{moment_text(each.start, told.now)} UTC, for {span(each.lasted_s(told.now))}"
         for at, text in enumerate([when, *reason], 1):
             body.append(f'<text class="sub" x="24" y="{short(y + 14 + 15 * at)}">{inked(text)}</text>')
         y += high + 4

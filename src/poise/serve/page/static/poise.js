@@ -187,10 +187,18 @@
   // ---- The last while, drawn. ---------------------------------------------------------------------------------
 
   const TITLES = { unowned: "No owner", moves: "Moves so far", load: "Load: smallest, mean, largest", replicas: "Replicas", error: "Largest error" };
-  const COLOURS = { unowned: "--bad", moves: "--moving", loadMin: "--dim", loadMean: "--held", loadMax: "--ink" };
+  const SPLIT = { unowned: "Missing replicas", moves: "Reports so far" };
+  // Sides have the colours that they have in the picture; what is desired of them is dashed.
+  const COLOURS = {
+    unowned: "--bad", moves: "--moving", loadMin: "--dim", loadMean: "--held", loadMax: "--ink",
+    spot: "--ok", desiredSpot: "--ok", onDemand: "--held", desiredOnDemand: "--held",
+  };
+  const WANTED = ["desiredSpot", "desiredOnDemand"];
+  const KEYS = { onDemand: "on-demand", desiredSpot: "desired spot", desiredOnDemand: "desired on-demand" };
+  const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
   const MANY = ["--held", "--good", "--moving", "--dim"], DASHES = [undefined, undefined, [5, 3], [2, 3]];
   const plots = new Map();
-  let shade = "";
+  let shade = "", seenAt = 0;
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const groupOf = (name) => (name.startsWith("load") ? "load" : TITLES[name] ? name : "replicas");
 
@@ -201,20 +209,22 @@
     const now = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
     if (shade !== now) { plots.forEach((plot) => plot.destroy()); plots.clear(); box.replaceChildren(); shade = now; }
     box.hidden = false;
+    seenAt = told.now;
+    const titles = "loadMin" in told.series || "error" in told.series ? TITLES : { ...TITLES, ...SPLIT };
     byId("series-empty").hidden = true;
     for (const [group, names] of Object.entries(groups)) {
       const held = (name) => { const all = told.series[name]; return [...all, all[all.length - 1]]; };
       const rows = [[...told.at, Math.max(told.now, told.at[told.at.length - 1] + 1)], ...names.map(held)];
       const key = group + ":" + names.join();
       if (plots.has(key)) plots.get(key).setData(rows);
-      else plots.set(key, makeChart(box, group, names, rows));
+      else plots.set(key, makeChart(box, titles[group] || group, group, names, rows));
     }
   }
 
-  function makeChart(box, group, names, rows) {
+  function makeChart(box, words, group, names, rows) {
     const frame = document.createElement("div"), place = document.createElement("div"), title = document.createElement("p");
     title.className = "chart-title";
-    title.textContent = TITLES[group] || group;
+    title.textContent = words;
     if (names.length > 1 && group !== "load") names.forEach((name, i) => title.append(" ", key(name, i)));
     place.className = "chart";
     frame.className = "chart-frame";
@@ -229,7 +239,11 @@
   function key(name, i) {
     const made = document.createElement("span");
     made.className = "key key-" + (i % MANY.length);
-    made.textContent = name.replace(/([A-Z])/g, (each) => " " + each.toLowerCase());
+    made.textContent = KEYS[name] || name;
+    if (COLOURS[name]) {
+      made.style.borderBottomColor = `var(${COLOURS[name]})`;
+      made.style.borderBottomStyle = WANTED.includes(name) ? "dashed" : "solid";
+    }
     return made;
   }
 
@@ -239,7 +253,7 @@
     const whole = (u, marks) => marks.map((each) => (Number.isInteger(each) ? String(each) : group === "error" ? each.toFixed(1) : ""));
     const stepped = window.uPlot.paths.stepped({ align: 1 });
     return {
-      width: place.clientWidth, height: 110, legend: { show: false }, padding: [6, 8, 0, 0],
+      width: place.clientWidth, height: 110, legend: { show: false }, padding: [6, 26, 0, 0],
       cursor: { show: false }, select: { show: false },
       tzDate: (at) => window.uPlot.tzDate(new Date(at * 1000), "Etc/UTC"),
       axes: [{ ...axis, size: 22, space: 90, values: clockMarks }, { ...axis, size: 44, space: 26, values: whole }],
@@ -247,15 +261,21 @@
       series: [{}, ...names.map((name, i) => ({
         stroke: colour(COLOURS[name] || MANY[i % MANY.length]), paths: stepped, points: { show: false },
         width: name === "loadMin" || name === "loadMax" ? 1 : 2,
-        dash: name === "loadMin" ? [4, 3] : COLOURS[name] ? undefined : DASHES[i % DASHES.length],
+        dash: name === "loadMin" || WANTED.includes(name) ? [4, 3] : COLOURS[name] ? undefined : DASHES[i % DASHES.length],
         fill: name === "unowned" ? colour("--bad-soft") : undefined,
       }))],
     };
   }
 
+  // A time of today by its clock, one of another day with that day: 31 Dec 02:00.
   function clockMarks(u, marks) {
     const long = marks.length > 1 && marks[marks.length - 1] - marks[0] > 600;
-    return marks.map((at) => new Date(at * 1000).toISOString().slice(11, long ? 16 : 19));
+    const dayOf = (at) => new Date(at * 1000).toISOString().slice(0, 10);
+    return marks.map((at) => {
+      const when = new Date(at * 1000), clock = when.toISOString().slice(11, long ? 16 : 19);
+      if (dayOf(at) === dayOf(seenAt)) return clock;
+      return `${when.getUTCDate()} ${MONTHS[when.getUTCMonth()]} ${clock.slice(0, 5)}`;
+    });
   }
 
   async function series() {
