@@ -3,23 +3,25 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+TEST_PROCESSES ?= 3
 
-.PHONY: run setup test test-cluster check lint bench pictures browser kube clean
+.PHONY: run setup test test-cluster check lint bench bench-kube pictures browser kube clean
 
 run: $(READY)
 	@$(BIN)/poise up --demo $(ARGS)
 
 setup: $(READY)
 
+# Most tests wait for leases to end: some files of tests run side by side.
 test: lint browser kube
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile
 
 # The tests on a real Kubernetes alone.
 test-cluster: $(READY) kube
 	$(BIN)/python -m pytest -m cluster tests/cluster
 
 check: lint
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow"
 
 lint: $(READY)
 	$(BIN)/ruff format --check .
@@ -29,6 +31,10 @@ lint: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks
+
+# The figures of the sharder, on a real Kubernetes.
+bench-kube: $(READY) kube
+	$(BIN)/python -m benchmarks.kube $(ARGS)
 
 # Every picture of the docs, from the running demo.
 pictures: $(READY) browser
@@ -43,7 +49,7 @@ browser:
 
 # The real control plane that tests/cluster runs is built from its Go modules, once, and kept outside the checkout.
 kube: $(READY)
-	@$(BIN)/python tools/kube/build.py etcd kube-apiserver
+	@$(BIN)/python tools/kube/build.py etcd kube-apiserver kube-controller-manager
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -48,6 +48,13 @@ Examples:
     metavar="N",
     help="After so long without a word from the leader another one leads.",
 )
+@click.option(
+    "--protect/--no-protect",
+    default=True,
+    show_default=True,
+    help="Let the API server refuse everybody else who writes labels of rings.",
+)
+@click.option("--exempt", multiple=True, metavar="USER", help="One more controller that copies labels (repeatable).")
 @click.option("--definitions", is_flag=True, help="Print the custom resource definitions, for kubectl, and end.")
 def operator(
     kubeconfig: str | None,
@@ -56,6 +63,8 @@ def operator(
     listen: str,
     name: str | None,
     lease_seconds: int,
+    protect: bool,
+    exempt: tuple[str, ...],
     definitions: bool,
 ) -> None:
     """Run the jobs that live on Kubernetes, until a signal comes.
@@ -89,7 +98,16 @@ def operator(
     with closing(sockets[0]):
         home = _home(client, namespace, in_pod=kubeconfig is None)
         me = identity(name or re.sub(r"[^A-Za-z0-9.-]", "-", socket.gethostname()).strip("-.") or "host")
-        made = Operator(client, me=me, home=home, scope=namespace, lease_s=lease_seconds, tell=_say)
+        made = Operator(
+            client,
+            me=me,
+            home=home,
+            scope=namespace,
+            lease_s=lease_seconds,
+            protecting=protect,
+            exempt=exempt,
+            tell=_say,
+        )
         _say(f"answers on http://{host}:{sockets[0].getsockname()[1]}; Ctrl-C ends it")
         asyncio.run(_run(made, client, sockets))
 

@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 from poise.errors import Forbidden, NotFound, Unavailable
 from poise.jobs.sharder.metrics import OperatorMetrics, RingNumbers
+from poise.jobs.sharder.policy import KUBE_SYSTEM
+from poise.jobs.sharder.policy_keeper import PolicyKeeper
 from poise.jobs.sharder.rings import Lookout, Rings
 from poise.kube import LEASES, Client, Lead, Missing, ObjectRef, Resource, find_resource
 from poise.kube.crds import custom_resource
@@ -51,11 +53,14 @@ class Operator:
         home: str,
         scope: str | None = None,
         lease_s: int = 15,
+        protecting: bool = True,
+        exempt: tuple[str, ...] = (),
         tell: Callable[[str], None] = lambda _sentence: None,
     ) -> None:
         """Prepare; `home` is the namespace of the leader's Lease, `scope` the only one that is looked at."""
         self._client, self._me, self._home, self._scope, self._tell = client, me, home, scope, tell
         self._lead = Lead(client, LEASE, home, lead_terms(me, lease_s), tell=tell)
+        self._protecting, self._exempt = protecting, (*KUBE_SYSTEM, *exempt)
         self._jobs: dict[str, Rings] = {}
         self._waits = "the API server was not asked yet"
         self.ended = ""
@@ -95,10 +100,25 @@ class Operator:
 
     async def _work(self) -> None:
         """Run all jobs, as somebody who knows nothing of what was before."""
-        lookout = Lookout(client=self._client, me=self._me, may_act=self._lead.may_act, scope=self._scope)
+        keeper = PolicyKeeper(
+            self._client,
+            may_act=self._lead.may_act,
+            scope=self._scope,
+            protecting=self._protecting,
+            exempt=self._exempt,
+            tell=self._tell,
+        )
+        lookout = Lookout(
+            client=self._client,
+            me=self._me,
+            may_act=self._lead.may_act,
+            scope=self._scope,
+            rings_changed=keeper.update,
+        )
         self._jobs = {kind: make(lookout) for kind, make in JOBS.items()}
         try:
             async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(keeper.run())
                 for job in self._jobs.values():
                     tasks.create_task(job.run())
         finally:

@@ -55,6 +55,7 @@ class Lookout(msgspec.Struct, frozen=True, kw_only=True):
     me: str
     may_act: Callable[[], bool]
     scope: str | None = None
+    rings_changed: Callable[[list[ShardRing]], None] = lambda _rings: None
     now_s: Callable[[], float] = clock.boot_s
 
 
@@ -127,6 +128,10 @@ class Rings:
             if known.run is not None:
                 yield known.meta.name, known.run
 
+    def _tell_rings(self) -> None:
+        """Tell which rings are run: their labels are to be protected."""
+        self._its.rings_changed([run.ring for _, run in self._runs()])
+
     # What the watch tells.
 
     def _take(self, event: Event[Custom]) -> None:
@@ -134,6 +139,7 @@ class Rings:
         match event:
             case Synced():
                 self._synced = True
+                self._tell_rings()
                 return
             case Added(object=custom) | Modified(object=custom):
                 known = self._known.setdefault(custom.metadata.key, KnownRing(custom, self._its.now_s()))
@@ -166,12 +172,14 @@ class Rings:
             await self._end(known)
             self._recorder.forget(known.meta.uid)
             del self._known[key]
+            self._tell_rings()
             self._look_at_all(key[1])
             return None
         if known.run is not None and known.run.uid != known.meta.uid:
             self._recorder.forget(known.run.uid)
             await self._end(known)
         refusal = await self._settle(known)
+        self._tell_rings()
         report = None
         if known.run is not None:
             report = known.run.sharder.report
