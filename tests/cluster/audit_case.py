@@ -76,15 +76,19 @@ class Final(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """What was promised: D, and how often an owner writes a root, and a child, that it holds."""
+    """What was promised: D, and how often an owner writes a root, and a child, that it holds.
+
+    `catch_up_s` is what the writes of a takeover take on this machine: once by the sharder, once by the next owner.
+    """
 
     lease_s: float
     period_s: float
     child_period_s: float
+    catch_up_s: float = 0.0
 
     def bound_s(self, period_s: float) -> float:
         """Give how long an object may be without a write."""
-        return period_s + 2 * self.lease_s + SLACK_S
+        return period_s + 2 * self.lease_s + SLACK_S + self.catch_up_s
 
 
 class Case(NamedTuple):

@@ -114,6 +114,7 @@ async def run(options: argparse.Namespace) -> int:
             on_release=options.on_release,
             finish_s=options.finish,
             at_once=options.at_once,
+            tokens=options.tokens,
         )
         try:
             with suppress(asyncio.CancelledError):
@@ -141,6 +142,7 @@ def main() -> int:
         parser.add_argument(f"--{name}", type=float, default=usual)
     parser.add_argument("--clock-off", type=float, default=0.0)
     parser.add_argument("--at-once", type=int, default=12)
+    parser.add_argument("--tokens", type=int)
     parser.add_argument("--silent", action="store_true", help="only note, never write")
     parser.add_argument("--trust", action="store_true")
     parser.add_argument("--fence", choices=("lazy", "eager"), default="lazy")

@@ -7,10 +7,11 @@ It knows nothing of Poise. All times are of one clock, which counts suspend and 
 2. Once another process has begun to reconcile an object at a larger epoch, every write at a smaller one is refused.
 3. No epoch of an object falls: not in the order of its versions, not in the eyes of an observer. No two instances
    reconcile an object at the same epoch.
-4. No object is without a write of its owner for longer than its period + 2·D + 3 s. What is added, and only where it
-   applies: as much again whenever whoever owns it then is lost once more; the time without an API server
-   or without a leader, or under the brake, and 2·D after it, since Leases are then timed anew; the time in which the
-   API server is slow to answer anybody.
+4. No object is without a write of its owner for longer than its period + 2·D + 3 s, and what the writes of a takeover
+   need on this machine. What is added, and only where it applies: as much again whenever whoever owns it then is lost
+   once more; 3 s and a takeover for each further change of owner; the time without an API server or without a leader,
+   or under the brake, and 2·D after it, since Leases are then timed anew; the time in which the API server is slow to
+   answer anybody.
 5. Nothing is given to an instance whose lease is over.
 6. In the end every object has the wanted owner, which runs; children are copies of their root; nothing is drained.
 """
@@ -22,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from typing import Protocol, TypeVar
 
-from tests.cluster.audit_case import FOREVER_S, Case, Gap, Patch, Reconcile, Sighting
+from tests.cluster.audit_case import FOREVER_S, SLACK_S, Case, Gap, Patch, Reconcile, Sighting
 
 WAKE_S = 1.0  # So long may a process that was frozen take until it notices what time it is.
 SEEN_S = 2.0  # An observer and a sharder see the same thing not at the same instant.
@@ -154,7 +155,9 @@ def _bound_s(case: Case, usual_s: float, seen: list[Sighting], from_s: float, un
     known = [(fault.at_s, fault.until_s + after_s) for fault in case.faults if fault.kind in STANDSTILLS]
     stands = _merged([*known, *case.stalls])
     still_s = sum(max(0.0, min(end_s, until_s) - max(begin_s, from_s)) for begin_s, end_s in stands)
-    return usual_s * max(1, _losses(case, seen, from_s, until_s)) + still_s
+    owners = {(each.shard, each.epoch) for each in seen if each.shard is not None and from_s <= each.at_s <= until_s}
+    hops_s = max(0, len(owners) - 1) * (SLACK_S + case.terms.catch_up_s)
+    return usual_s * max(1, _losses(case, seen, from_s, until_s)) + hops_s + still_s
 
 
 def _losses(case: Case, seen: list[Sighting], from_s: float, until_s: float) -> int:

@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -45,6 +46,18 @@ class Part:
                 [*leash, *command], stdout=said, stderr=said, stdin=subprocess.DEVNULL, cwd=ROOT, env=environment
             )
         self.from_s, self.until_s = boot_s(), FOREVER_S
+        # Its end is noted at once, whatever the test is busy with.
+        self._mourner = threading.Thread(target=self._mourn, daemon=True)
+        self._mourner.start()
+
+    def _mourn(self) -> None:
+        self.process.wait()
+        self.until_s = boot_s()
+
+    def ended(self, within_s: float) -> bool:
+        """Wait for its end; False where it does not end in time."""
+        self._mourner.join(within_s)
+        return not self.runs
 
     @property
     def pid(self) -> int:
@@ -53,9 +66,7 @@ class Part:
 
     @property
     def runs(self) -> bool:
-        """Say whether it has not ended; its end is noted when it is first seen."""
-        if self.until_s == FOREVER_S and self.process.poll() is not None:
-            self.until_s = boot_s()
+        """Say whether it has not ended."""
         return self.until_s == FOREVER_S
 
     def said(self) -> str:
@@ -146,8 +157,7 @@ class Fleet:
         part = self.parts[name]
         part.ending, part.hit = not restart, True
         part.process.kill()
-        part.process.wait()
-        part.until_s = boot_s()
+        assert part.ended(_STOP_S), f"{name} was killed"
         self.note("kill", part)
         self.tick()
 
@@ -193,7 +203,8 @@ class Fleet:
 
     def note(self, kind: str, part: Part) -> None:
         """Note what was done to a process."""
-        self.faults.append(Fault(boot_s(), kind, part.name, part.pid, boot_s()))
+        at_s = min(boot_s(), part.until_s)
+        self.faults.append(Fault(at_s, kind, part.name, part.pid, at_s))
 
     def processes(self) -> tuple[Process, ...]:
         """Give every process of a shard that ever ran."""
@@ -230,9 +241,7 @@ class Fleet:
                 part.process.terminate()
         end_s = time.monotonic() + _STOP_S
         for part in list(self.parts.values()):
-            try:
-                part.process.wait(max(0.1, end_s - time.monotonic()))
-            except subprocess.TimeoutExpired:
+            if not part.ended(max(0.1, end_s - time.monotonic())):
                 part.process.kill()
-                part.process.wait()
+                part.ended(_STOP_S)
         self.tick()

@@ -118,6 +118,18 @@ async def many(act: Callable[[str], Awaitable[object]], names: Iterable[str], at
             group.create_task(work())
 
 
+async def plain_rate(client: Client, namespace: str, count: int, at_once: int = _AT_ONCE) -> float:
+    """Measure how many label patches a second one client writes, back to back, each over the version it saw."""
+    listed, _ = await client.list_all(Selection(SECRETS, namespace), Partial)
+    chosen = {each.metadata.name: each.metadata for each in listed[:count]}
+    began_s = boot_s()
+    change = {"metadata": {"labels": {"plain": str(round(began_s * 1000))}}}
+    await many(
+        lambda name: client.merge(ObjectRef(SECRETS, name, namespace), chosen[name], change, Partial), chosen, at_once
+    )
+    return len(chosen) / (boot_s() - began_s)
+
+
 async def read_families(client: Client, namespace: str) -> dict[str, tuple[Partial, list[Partial]]]:
     """Read every Secret with its ConfigMaps, by name."""
     secrets, _ = await client.list_all(Selection(SECRETS, namespace), Partial)
@@ -199,6 +211,7 @@ class Observer:
         self._task = self._loop.create_task(self._follow())
         try:
             self._loop.run_until_complete(asyncio.wait([self._task]))
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         finally:
             self._loop.close()
 

@@ -17,7 +17,7 @@ from tests.cluster.audit_lines import boot_s, read_audit
 from tests.cluster.auditor import audit, gaps, late_patches, taken_from_frozen
 from tests.cluster.fleet import LEAD_S, Fleet
 from tests.cluster.late_writes import deliver_late, stuck_reconciles
-from tests.cluster.ring_world import RING, Observer, make_world, read_finals, release_brake, wanted_owners
+from tests.cluster.ring_world import RING, Observer, make_world, plain_rate, read_finals, release_brake, wanted_owners
 from tests.cluster.world import Cluster, install_definitions
 
 LEASE_S, PERIOD_S, CHILD_PERIOD_S = 5, 8.0, 20.0
@@ -217,6 +217,7 @@ def run_chaos(
     """Play one run: 4 shards and 2 operators, chaos, rest, judgement."""
     cluster.run(install_definitions)
     cluster.run(lambda client: make_world(client, namespace, families, leaseSeconds=LEASE_S, drainTimeoutSeconds=10))
+    rate = cluster.run(lambda client: plain_rate(client, namespace, families))
     with (
         Fleet(cluster, namespace, folder) as fleet,
         Observer(cluster.kubeconfig(), namespace, fleet.ring) as observer,
@@ -234,7 +235,7 @@ def run_chaos(
         chaos.settle(wanted)
         fleet.sleep(CHILD_PERIOD_S)
         case = Case(
-            Terms(LEASE_S, PERIOD_S, CHILD_PERIOD_S),
+            Terms(LEASE_S, PERIOD_S, CHILD_PERIOD_S, _catch_up_s(families, rate)),
             from_s,
             boot_s(),
             (audited := read_audit(fleet.audit))[0],
@@ -247,6 +248,11 @@ def run_chaos(
             tuple(observer.stalls),
         )
     return Story(seed, case, audit(case), tuple(chaos.told))
+
+
+def _catch_up_s(families: int, rate: float) -> float:
+    """Say what the writes of a takeover take: one of two instances has half of all objects, each is written twice."""
+    return 2 * families / 2 * 2 / rate
 
 
 def _is_shared_out(observer: Observer, objects: int, instances: int) -> bool:
