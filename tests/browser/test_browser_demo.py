@@ -83,7 +83,10 @@ def test_every_page_of_the_demo_loads_without_complaint_in_both_shades(chromium:
 def test_names_in_a_plan_stay_whole_and_every_button_says_its_command(chromium: Browser, demo: Demo) -> None:
     with visiting(chromium, demo.url) as page:
         page.goto("/jobs/ShardRing/gateway?remove=gateway-1")
-        lines = page.locator(".plan-item").evaluate_all("(all) => all.map((each) => each.getClientRects().length)")
+        # In one call: what is found in one and measured in another may have been drawn anew in between.
+        lines = page.evaluate(
+            "[...document.querySelectorAll('.plan-item')].map((each) => each.getClientRects().length)"
+        )
         assert set(lines) == {1}
         expect(page.locator("#demo .typed")).to_have_count(5)
         expect(page.locator("#demo .typed").first).to_contain_text(re.compile(r"kill -9 \d+"))

@@ -52,12 +52,14 @@ def test_a_plan_of_counts_has_the_width_of_a_narrow_screen(chromium: Browser, wo
             page.goto(path)
             ways = page.locator(".plan-lines.told .plan-way")
             expect(ways.first).to_be_visible()
-            assert min(box_widths(page, ".plan-lines.told .plan-way")) > 250
+            assert min(boxes(page, ".plan-lines.told .plan-way", "width")) > 250
 
 
-def box_widths(page: Page, what: str) -> list[float]:
-    found: list[float] = page.locator(what).evaluate_all(
-        "(all) => all.map((each) => each.getBoundingClientRect().width)"
+def boxes(page: Page, what: str, side: str) -> list[int]:
+    """Measure all of a kind in one call: between two of them the page may have been drawn anew."""
+    found: list[int] = page.evaluate(
+        "([what, side]) => [...document.querySelectorAll(what)].map((e) => Math.round(e.getBoundingClientRect()[side]))",
+        [what, side],
     )
     return found
 
@@ -66,12 +68,6 @@ def test_four_charts_stand_in_one_row(chromium: Browser, world: World) -> None:
     with visiting(chromium, world.url) as page:
         page.goto(JOBS["ReplicaDivision"])
         expect(page.locator(".chart-frame")).to_have_count(4)
-        bottoms = page.locator(".chart-frame").evaluate_all(
-            "(all) => all.map((each) => Math.round(each.getBoundingClientRect().bottom))"
-        )
-        assert len(set(bottoms)) == 1
+        assert len(set(boxes(page, ".chart-frame", "bottom"))) == 1
         page.set_viewport_size({"width": NARROW[0], "height": NARROW[1]})
-        lefts = page.locator(".chart-frame").evaluate_all(
-            "(all) => all.map((each) => Math.round(each.getBoundingClientRect().left))"
-        )
-        assert len(set(lefts)) == 1
+        assert len(set(boxes(page, ".chart-frame", "left"))) == 1

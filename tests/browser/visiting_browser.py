@@ -15,8 +15,11 @@ PATIENCE_MS = 60_000  # Every wait ends when its condition holds; the machine ma
 WIDE, NARROW = (1280, 900), (390, 844)
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 _STATUS = re.compile(r"Failed to load resource: the server responded with a status of (\d+)")
-# A server that ends takes its connections along; browsers say so, whatever a page does.
-_INTERRUPTED = re.compile(r"net::ERR_(CONNECTION_\w+|INCOMPLETE_CHUNKED_ENCODING|EMPTY_RESPONSE|NETWORK_IO_SUSPENDED)")
+# A server that ends takes its connections along; browsers say so, whatever a page does, and so does what asked for it.
+_INTERRUPTED = re.compile(
+    r"net::ERR_(CONNECTION_\w+|INCOMPLETE_CHUNKED_ENCODING|EMPTY_RESPONSE|NETWORK_IO_SUSPENDED)"
+    r"|^htmx:(sendError|afterRequest),"
+)
 
 
 def find_chromium() -> str:

@@ -81,7 +81,15 @@ class Puppet:
         self._lease = await act(self.ref, self.body(), Lease)
 
     async def release(self, reason: str = "stop") -> None:
-        """Give its Lease back, with the reason."""
+        """Give its Lease back, with the reason; a renewal that was cut short may have landed."""
+        try:
+            await self._release(reason)
+        except Conflict:
+            self._lease = await self._client.get(self.ref, Lease)
+            assert self._lease.spec.holder_identity == self.holder
+            await self._release(reason)
+
+    async def _release(self, reason: str) -> None:
         body = self.body(holder="")
         meta = msgspec.structs.replace(body.metadata, annotations={RELEASED_ANNOTATION: reason})
         self._lease = await self._client.replace(self.ref, msgspec.structs.replace(body, metadata=meta), Lease)
