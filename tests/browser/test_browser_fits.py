@@ -58,7 +58,8 @@ def test_a_plan_of_counts_has_the_width_of_a_narrow_screen(chromium: Browser, wo
 def boxes(page: Page, what: str, side: str) -> list[int]:
     """Measure all of a kind in one call: between two of them the page may have been drawn anew."""
     found: list[int] = page.evaluate(
-        "([what, side]) => [...document.querySelectorAll(what)].map((e) => Math.round(e.getBoundingClientRect()[side]))",
+        "([what, side]) => [...document.querySelectorAll(what)]"
+        ".map((each) => Math.round(each.getBoundingClientRect()[side]))",
         [what, side],
     )
     return found

@@ -100,7 +100,7 @@ def up(
         logging.getLogger(chatty).setLevel(logging.WARNING)
     sockets = open_sockets(settings)
     with closing(sockets[0]), closing(open_store(db)) as store:
-        from poise.serve.server import run_server
+        from poise.serve.server import run_server, spare_the_collector
 
         address = f"{settings.scheme}://{settings.host}:{sockets[0].getsockname()[1]}"
         told = f"poise: answers on {address}; Ctrl-C ends it"
@@ -120,6 +120,7 @@ def up(
             say = partial(click.echo, told, err=True)
             await run_server(store, server, documents, settings, sockets, ended, say, pods=pods)
 
+        spare_the_collector()
         asyncio.run(serve())
 
 

@@ -30,7 +30,7 @@ from poise.errors import Conflict, PoiseError
 from poise.jobs.stored import put_document, read_document
 from poise.model import Document, TargetPool
 from poise.serve.facade import JobsApi
-from poise.serve.server import Extras, run_server
+from poise.serve.server import Extras, run_server, spare_the_collector
 from poise.serve.settings import ServeSettings, read_settings
 from poise.stores.base import Store
 from poise.stores.open import open_store
@@ -127,6 +127,7 @@ def main(arguments: list[str]) -> None:
         with closing(open_store(asked.db)) as store:
             if options.first:
                 put_first(store, asked.ports, load(asked.given, "given") if asked.given else [])
+            spare_the_collector()
             asyncio.run(serve_demo(store, asked, options.line, listening))
     except PoiseError as error:
         sys.stderr.write(f"poise: {error}\n")
