@@ -18,11 +18,7 @@ from poise.kube import Client, Meta, ObjectRef
 Shape = TypeVar("Shape")
 LEASE_S, FAMILIES = 1, 4
 POINTS = range(1, 13)
-pytestmark = [
-    pytest.mark.usefixtures("definitions"),
-    # Sharders are cancelled at any moment, also while a connection is being opened: that one is left to the collector.
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = pytest.mark.usefixtures("definitions")
 
 
 class DyingClient(Client):

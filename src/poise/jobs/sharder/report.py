@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import msgspec
 
 from poise.observe.leases import Health
@@ -60,7 +58,3 @@ class RingCounts(msgspec.Struct, kw_only=True):
     def label_writes(self) -> int:
         """All label patches."""
         return sum(self.writes.values())
-
-    def as_mapping(self) -> Mapping[str, int]:
-        """Give the single numbers by name."""
-        return {"passes": self.passes, "watch_events": self.watch_events, "conflicts": self.conflicts}
