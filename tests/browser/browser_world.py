@@ -25,7 +25,7 @@ HOSTILE = [
     LONG,
 ]
 WORKLOADS = ["cart", "team/search", LONG_NAME]
-OWN = {"leaseSeconds": 600}
+OWN = {"leaseSeconds": 3600}
 ORDERS = {
     "kind": "PartitionSet",
     "metadata": {"name": "orders"},
@@ -43,7 +43,7 @@ POOL = {
     "spec": {
         "pods": {"endpoints": [{"name": "gnmic-0"}, {"name": "gnmic-1"}]},
         "targets": {"list": [{"name": name} for name in HOSTILE]},
-        "goneAfterSeconds": 600,
+        "goneAfterSeconds": 3600,
         "delivery": {"kind": "pull"},
     },
 }

@@ -33,8 +33,11 @@ class Outages:
         self.cluster, self.fleet, self.observer = cluster, fleet, observer
         self.from_s = boot_s()
 
-    def rest(self, within_s: float = 60.0) -> None:
-        """Wait until every root is where it belongs, and was written there."""
+    def rest(self, within_s: float = 90.0) -> None:
+        """Wait until every root is where it belongs, stays there, and was written there.
+
+        What is seen first may be older than the outage: whoever lost a Lease in it loses objects some seconds later.
+        """
         wanted = self.wanted()
 
         def rests() -> bool:
@@ -43,8 +46,12 @@ class Outages:
                 marks[uid].shard == owner and marks[uid].drain is None for uid, owner in wanted.items()
             )
 
-        self.fleet.wait(rests, within_s, "rest")
-        self.fleet.sleep(CHILD_PERIOD_S + 1)
+        until_s, since_s = boot_s() + within_s, boot_s()
+        while boot_s() < since_s + 3 * LEASE_S:
+            if not rests():
+                self.fleet.wait(rests, until_s - boot_s(), "rest")
+                since_s = boot_s()
+            self.fleet.sleep(0.2)
 
     def wanted(self) -> dict[str, str]:
         """Compute whom each root belongs to."""

@@ -15,11 +15,11 @@ from poise.jobs.dividing import divide_stored
 
 HOSTILE = ['<b onmouseover="x()">&amp;</b>', "שלום/עולם", "🚀 rocket", "x" * 253, "a?b#c%2Fd", "'\"><script>1</script>"]
 LONELY = {"kind": "PartitionSet", "metadata": {"name": "lonely"}, "spec": {"partitions": 2}}
-SET = {"kind": "PartitionSet", "metadata": {"name": "orders"}, "spec": {"partitions": 12, "leaseSeconds": 600}}
+SET = {"kind": "PartitionSet", "metadata": {"name": "orders"}, "spec": {"partitions": 12, "leaseSeconds": 3600}}
 RING = {
     "kind": "ShardRing",
     "metadata": {"name": "web"},
-    "spec": {"policy": "balanced", "leaseSeconds": 600, "objects": HOSTILE},
+    "spec": {"policy": "balanced", "leaseSeconds": 3600, "objects": HOSTILE},
 }
 POOL = {
     "kind": "TargetPool",
