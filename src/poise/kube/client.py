@@ -34,12 +34,13 @@ from poise.kube.objects import (
 )
 from poise.kube.patches import Operation, guarded
 from poise.kube.resources import ObjectRef, Resource, Selection
+from poise.kube.transport import TRANSPORT_ERRORS
 
 Shape = TypeVar("Shape")
 PAGE_MAX = 500
 MANAGER = "poise"
 _MERGE_PATCH, _APPLY_PATCH, _JSON = "application/merge-patch+json", "application/apply-patch+yaml", "application/json"
-_TRANSPORT = (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, ConfigError, OSError)
+_TRANSPORT = (*TRANSPORT_ERRORS, httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, ConfigError, OSError)
 
 
 class Client:
@@ -135,6 +136,15 @@ class Client:
             return await self._http.send(asked, stream=True)
         except _TRANSPORT as error:
             raise _unavailable(request, error) from error
+
+    async def forward(self, method: str, path: str, headers: Mapping[str, str], content: bytes) -> httpx2.Response:
+        """Send what somebody else asks for, signed as this user; whoever called reads the answer and closes it."""
+        timeout = httpx2.Timeout(self.request_s, read=None)
+        try:
+            asked = self._http.build_request(method, path, headers=headers, content=content, timeout=timeout)
+            return await self._http.send(asked, stream=True)
+        except _TRANSPORT as error:
+            raise Unavailable(f"{method} {path}: {type(error).__name__}: {error}") from error
 
     async def create(self, ref: ObjectRef, body: object, shape: type[Shape]) -> Shape:
         """Create an object; Conflict where there is one of that name."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import AsyncGenerator
 from pathlib import Path
+from urllib.request import getproxies
 
 import httpx2
 import msgspec
@@ -16,6 +17,7 @@ from lightkube.core.exceptions import ConfigError
 
 from poise.errors import InvalidSpec, invalid
 from poise.kube.client import Client
+from poise.kube.transport import Transport
 
 CONNECTIONS_MAX = 200
 _KEPT_S = 60.0
@@ -44,6 +46,9 @@ def connect(
         max_connections=CONNECTIONS_MAX, max_keepalive_connections=CONNECTIONS_MAX, keepalive_expiry=_KEPT_S
     )
     made["auth"] = None if made["auth"] is None else Signing(made["auth"])
+    if not getproxies():
+        # Where the environment names a proxy, the transport that knows how to use one is taken.
+        made["transport"] = Transport(made["verify"], limits)
     return Client(httpx2.AsyncClient(**made, limits=limits), namespace=config.namespace, request_s=request_s)
 
 

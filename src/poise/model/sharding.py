@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
+from functools import lru_cache
 from typing import Literal
 
 import msgspec
@@ -122,6 +123,7 @@ class LeaseWrite(msgspec.Struct, frozen=True):
     left: str = ""
 
 
+@lru_cache(maxsize=256)
 def label_names(ring: str) -> tuple[str, str, str, str]:
     """Name the labels of a ring: shard, epoch, drain, drain-until."""
     return (
@@ -134,8 +136,8 @@ def label_names(ring: str) -> tuple[str, str, str, str]:
 
 def read_marks(labels: Mapping[str, str], ring: str) -> Marks:
     """Read the labels of one ring; whatever somebody else wrote there, this gives an answer."""
-    shard, epoch, drain, until = (labels.get(name) for name in label_names(ring))
-    return Marks(shard or None, _number(epoch), drain, _number(until))
+    shard, epoch, drain, until = label_names(ring)
+    return Marks(labels.get(shard) or None, _number(labels.get(epoch)), labels.get(drain), _number(labels.get(until)))
 
 
 def _number(text: str | None) -> int | None:

@@ -41,11 +41,15 @@ class Bodied(Partial, frozen=True):
 
 
 class Keys(msgspec.Struct, frozen=True):
-    """How the key of an object is read: what to ask the API server for, what to keep of it, and the key in that."""
+    """How the key of an object is read: what to ask the API server for, what to keep of it, and the key in that.
+
+    `fixed`: the key of one object never changes, so it is read once.
+    """
 
     shape: type[Partial]
     keep: Callable[[Partial], Partial]
     read: Callable[[Resource, Partial], str]
+    fixed: bool = False
 
 
 def own_key(resource: Resource, meta: Meta) -> str:
@@ -63,7 +67,7 @@ def read_keys(key: str | KeySource) -> Keys:
         meta = seen.metadata
         return ring_key(own_key(resource, meta), meta.namespace, meta.labels, source=source, label=label)
 
-    return Keys(Partial, lambda seen: Partial(slim(seen.metadata)), read)
+    return Keys(Partial, lambda seen: Partial(slim(seen.metadata)), read, fixed=source != "label")
 
 
 def _by_path(path: str) -> Keys:

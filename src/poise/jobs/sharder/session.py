@@ -41,6 +41,7 @@ class Session:
             self.keys = read_keys(ring.spec.key)
         except InvalidSpec as error:
             self.keys, self.fault = read_keys("object"), str(error)
+        self.kinds: tuple[Kind, ...] = ()
         self.view = View(ring.metadata.name)
         self.deciding = Deciding(ring.spec, self.view, instances)
         self.mirrors = Mirrors(
@@ -80,7 +81,7 @@ class Session:
     def _found(self, kinds: tuple[Kind, ...]) -> None:
         """Begin the view, by whose kinds owners are followed upward."""
         selector = self._ring.spec.namespace_selector
-        removing = self.view.removing
+        self.kinds, removing = kinds, self.view.removing
         self.view = View(self._ring.metadata.name, kinds)
         self.view.removing = removing
         self.view.namespaces = {} if selector.match_labels or selector.match_expressions else None
@@ -91,8 +92,7 @@ class Session:
         self._counts.watch_events += 1
         match event:
             case Added(object=seen) | Modified(object=seen):
-                known = Known(kind, seen.metadata, self.keys.read(kind.resource, seen))
-                touched = self.view.take(known, self._now_s())
+                touched = self.view.take(Known(kind, seen.metadata, self._key(kind, seen)), self._now_s())
             case Deleted(old=old):
                 touched = self.view.drop(old.metadata.uid, self._now_s())
             case _:
@@ -101,6 +101,10 @@ class Session:
         if touched.roots or touched.moved:
             self.deciding.touch(touched)
             self._wake()
+
+    def _key(self, kind: Kind, seen: Partial) -> str:
+        known = self.view.known.get(seen.metadata.uid) if self.keys.fixed else None
+        return self.keys.read(kind.resource, seen) if known is None else known.key
 
     def _choose(self, event: Event[Partial]) -> None:
         """Take what a mirror tells of a namespace."""
