@@ -17,7 +17,7 @@ from typing import Self
 
 import httpx2
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 
 def free_port() -> int:
@@ -70,7 +70,7 @@ class ServerProcess:
     def client(self) -> httpx2.Client:
         return httpx2.Client(base_url=self.url, timeout=10.0)
 
-    def ready(self, within_s: float = 15.0) -> None:
+    def ready(self, within_s: float = PATIENCE_S) -> None:
         with self.client() as client:
             await_met(lambda: client.get("/readyz").status_code == 200, within_s)
 
@@ -83,7 +83,7 @@ class ServerProcess:
         self._process.wait(10)
         self._reader.join(10)
 
-    def end(self, within_s: float = 20.0, number: signal.Signals = signal.SIGTERM) -> int:
+    def end(self, within_s: float = 60.0, number: signal.Signals = signal.SIGTERM) -> int:
         if self._process.poll() is None:
             self._process.send_signal(number)
         try:
@@ -169,7 +169,7 @@ class ServedFolder:
         return environment(POISE_SERVER=self.url, **({"POISE_TOKEN": token} if token else {}))
 
 
-def await_met(met: Callable[[], object], within_s: float = 15.0) -> None:
+def await_met(met: Callable[[], object], within_s: float = PATIENCE_S) -> None:
     """Wait for something that must come."""
     until_s = time.monotonic() + within_s
     while not met():

@@ -62,12 +62,12 @@ class OperatorProcess:
         """All that it has said."""
         return "\n".join(self.lines)
 
-    async def end(self, number: signal.Signals = signal.SIGTERM, within_s: float = 15.0) -> int:
+    async def end(self, number: signal.Signals = signal.SIGTERM, within_s: float = 60.0) -> int:
         """Ask it to end, and give its exit code."""
         self.process.send_signal(number)
         return await self.ended(within_s)
 
-    async def ended(self, within_s: float = 15.0) -> int:
+    async def ended(self, within_s: float = 60.0) -> int:
         """Wait until it has ended by itself."""
         await eventually(lambda: self.process.poll() is not None, lambda: self.said, within_s)
         self._reader.join(10)
@@ -83,7 +83,7 @@ class OperatorProcess:
         async with httpx2.AsyncClient(base_url=await self.url(), timeout=timeout_s) as client:
             return await client.get(path)
 
-    async def ready(self, within_s: float = 20.0) -> None:
+    async def ready(self, within_s: float = 60.0) -> None:
         """Wait until it says that it is ready."""
         await awaited(self._is_ready, lambda: self.said, within_s)
 
@@ -100,7 +100,7 @@ class OperatorProcess:
         }
 
 
-async def eventually(holds: Callable[[], bool], told: Callable[[], object], within_s: float = 20.0) -> None:
+async def eventually(holds: Callable[[], bool], told: Callable[[], object], within_s: float = 60.0) -> None:
     """Wait until something holds; else fail, and tell how it stands."""
 
     async def asked() -> bool:
@@ -109,7 +109,7 @@ async def eventually(holds: Callable[[], bool], told: Callable[[], object], with
     await awaited(asked, told, within_s)
 
 
-async def awaited(holds: Callable[[], Awaitable[bool]], told: Callable[[], object], within_s: float = 20.0) -> None:
+async def awaited(holds: Callable[[], Awaitable[bool]], told: Callable[[], object], within_s: float = 60.0) -> None:
     """Wait until something that must be asked for holds."""
     loop = asyncio.get_running_loop()
     end_s = loop.time() + within_s
@@ -189,7 +189,7 @@ async def read_ring(client: Client, namespace: str, name: str) -> SeenRing:
 
 
 async def shown(
-    client: Client, namespace: str, name: str, kind: str, status: str, reason: str, within_s: float = 20.0
+    client: Client, namespace: str, name: str, kind: str, status: str, reason: str, within_s: float = 60.0
 ) -> SeenRing:
     """Wait until a ring shows a condition, by its status and reason."""
     seen: list[SeenRing] = []
@@ -208,7 +208,7 @@ async def read_events(client: Client, namespace: str) -> list[SeenEvent]:
     return (await client.list_all(Selection(EVENTS, namespace), SeenEvent))[0]
 
 
-async def event(client: Client, namespace: str, reason: str, about: str = "", within_s: float = 20.0) -> SeenEvent:
+async def event(client: Client, namespace: str, reason: str, about: str = "", within_s: float = 60.0) -> SeenEvent:
     """Wait for an Event of a reason whose message has a word."""
     found: list[SeenEvent] = []
 

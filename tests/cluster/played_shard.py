@@ -93,7 +93,7 @@ class PlayedShard:
         self._task = asyncio.create_task(self._run())
         return self
 
-    async def holding(self, within_s: float = 20.0) -> PlayedShard:
+    async def holding(self, within_s: float = 60.0) -> PlayedShard:
         """Wait until it holds its Lease and has listed its objects."""
         await until(lambda: self.grip is not None and self.grip.listed, within_s)
         return self

@@ -65,7 +65,7 @@ async def playing(*puppets: Puppet) -> AsyncIterator[None]:
 
 
 async def awaited(
-    client: Client, namespace: str, holds: Callable[[Collection[Final]], bool], within_s: float = 20.0
+    client: Client, namespace: str, holds: Callable[[Collection[Final]], bool], within_s: float = 60.0
 ) -> tuple[Final, ...]:
     """Wait until the API shows what it should."""
     end_s = boot_s() + within_s
@@ -76,7 +76,7 @@ async def awaited(
 
 
 async def at_rest(
-    client: Client, namespace: str, instances: Collection[str] | Mapping[str, int], within_s: float = 20.0
+    client: Client, namespace: str, instances: Collection[str] | Mapping[str, int], within_s: float = 60.0
 ) -> tuple[Final, ...]:
     """Wait until every object is with whom the ring wants, children are copies, and nothing is drained."""
     wanted = await wanted_owners(client, namespace, instances)

@@ -157,7 +157,7 @@ class World:
         except Conflict:
             await self.hold(name, holder, duration_s)
 
-    async def eventually(self, holds: Callable[[], Awaitable[bool]], within_s: float = 15.0) -> None:
+    async def eventually(self, holds: Callable[[], Awaitable[bool]], within_s: float = 60.0) -> None:
         end_s = boot_s() + within_s
         while not await holds():
             assert boot_s() < end_s, f"not within {within_s} s"
@@ -271,7 +271,7 @@ class Living:
         finally:
             self.ended_s = boot_s()
 
-    async def holds(self, within_s: float = 15.0) -> Living:
+    async def holds(self, within_s: float = 60.0) -> Living:
         await until(lambda: self.entered.is_set() or self.task.done(), within_s)
         if self.task.done():
             await self.task

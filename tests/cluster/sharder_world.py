@@ -101,7 +101,7 @@ class World:
         """Read who has what."""
         return {name: marks.shard for name, marks in (await self.marks(resource)).items()}
 
-    async def settled(self, names: Iterable[str] | None = None, within_s: float = 20.0) -> dict[str, str | None]:
+    async def settled(self, names: Iterable[str] | None = None, within_s: float = 60.0) -> dict[str, str | None]:
         """Wait until every object has an owner (among these) and no move is under way."""
         wanted = None if names is None else set(names)
         loop = asyncio.get_running_loop()

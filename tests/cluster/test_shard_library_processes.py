@@ -59,13 +59,13 @@ class Processes:
     def said(self, process: subprocess.Popen[bytes]) -> str:
         return (self._folder / f"{self._all.index(process)}.txt").read_text()
 
-    async def until_said(self, process: subprocess.Popen[bytes], text: str, within_s: float = 20.0) -> None:
+    async def until_said(self, process: subprocess.Popen[bytes], text: str, within_s: float = 60.0) -> None:
         end_s = boot_s() + within_s
         while text not in self.said(process):
             assert boot_s() < end_s, self.said(process)
             await asyncio.sleep(0.02)
 
-    async def ended(self, process: subprocess.Popen[bytes], within_s: float = 15.0) -> int:
+    async def ended(self, process: subprocess.Popen[bytes], within_s: float = 60.0) -> int:
         end_s = boot_s() + within_s
         while process.poll() is None:
             assert boot_s() < end_s, self.said(process)

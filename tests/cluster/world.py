@@ -133,7 +133,7 @@ async def _is_served(client: Client, kind: str) -> bool:
     return any((each.type, each.status) == ("Established", "True") for each in status.conditions or [])
 
 
-async def until(holds: Callable[[], bool], within_s: float = 20.0) -> None:
+async def until(holds: Callable[[], bool], within_s: float = 60.0) -> None:
     """Wait until something holds; an AssertionError when it does not in time."""
     loop = asyncio.get_running_loop()
     end_s = loop.time() + within_s

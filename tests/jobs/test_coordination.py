@@ -38,7 +38,7 @@ def owned(store: Store, name: str) -> int:
     return sum(row.owner is not None for row in store.transact(name, lambda tx: tx.rows()).values())
 
 
-def soon(met: Callable[[], bool], within_s: float = 5.0) -> bool:
+def soon(met: Callable[[], bool], within_s: float = 30.0) -> bool:
     until_s = time.monotonic() + within_s
     while not met() and time.monotonic() < until_s:
         time.sleep(0.02)

@@ -52,7 +52,7 @@ def owners(store: Store) -> dict[str, str | None]:
     return {item: row.owner for item, row in store.view(SERVERS, lambda tx: tx.rows()).items()}
 
 
-async def until(met: Callable[[], bool], within_s: float = 15.0) -> None:
+async def until(met: Callable[[], bool], within_s: float = 60.0) -> None:
     until_s = time.monotonic() + within_s
     while not met():
         assert time.monotonic() < until_s, "it did not come in time"

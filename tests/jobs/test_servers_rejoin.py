@@ -53,7 +53,7 @@ def store_with_a_job() -> Stumbling:
     return store
 
 
-async def until(met: Callable[[], bool], within_s: float = 10.0) -> None:
+async def until(met: Callable[[], bool], within_s: float = 60.0) -> None:
     last_s = time.monotonic() + within_s
     while not met():
         assert time.monotonic() < last_s, f"it did not come within {within_s:g} s"

@@ -15,7 +15,7 @@ spec:
   pods: {{endpoints: [{endpoints}]}}
   targets: {{file: routers.yaml}}
   delivery: {{kind: gnmic, subscriptions: {{s1: {{paths: [/interfaces]}}}}}}
-  goneAfterSeconds: 5
+  goneAfterSeconds: 60
 """
 
 
