@@ -14,7 +14,7 @@ setup: $(READY)
 
 # Most tests wait for leases to end: some files of tests run side by side.
 test: lint browser kube
-	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile
+	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 
 # The tests on a real Kubernetes alone.
 test-cluster: $(READY) kube
@@ -47,9 +47,10 @@ browser:
 	  { command -v apt-get >/dev/null && test "$$(id -u)" = 0 && apt-get -qq update && apt-get -qq install -y --no-install-recommends chromium >/dev/null; } \
 	  || { echo "The tests of the page need Chromium: install it (on Debian: sudo apt-get install chromium), then try again"; exit 1; }; }
 
-# The real control plane that tests/cluster runs is built from its Go modules, once, and kept outside the checkout.
+# The real control plane that tests/cluster runs, and what installs on it, are built from their Go modules, once, and kept
+# outside the checkout.
 kube: $(READY)
-	@$(BIN)/python tools/kube/build.py etcd kube-apiserver kube-controller-manager
+	@$(BIN)/python tools/kube/build.py etcd kube-apiserver kube-controller-manager kubectl helm
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -3,9 +3,38 @@
 from __future__ import annotations
 
 import signal
+from pathlib import Path
 
 import pytest
 from tests import examples
+
+# Files that take minutes begin first, so that at the end no process of tests works alone while the others idle.
+_LONGEST = (
+    "sim/test_drill.py",
+    "model/test_mutants.py",
+    "model/test_exploration.py",
+    "cluster/test_sharding_chaos.py",
+    "jobs/test_servers_away.py",
+    "model/test_sharding_mutants.py",
+    "chaos/test_chaos.py",
+    "browser/test_browser_demo.py",
+    "model/test_sharding_exploration.py",
+    "serve/test_schemathesis.py",
+    "cluster/test_operator.py",
+    "cluster/test_sharding_outages.py",
+    "cluster/test_operator_faults.py",
+    "demo/test_demo_life.py",
+    "browser/test_browser_live.py",
+    "jobs/test_servers.py",
+    "test_tutorial.py",
+)
+_RANKS = {name: rank for rank, name in enumerate(_LONGEST)}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the longest files; the order is else that of their names."""
+    tests = Path(__file__).parent
+    items.sort(key=lambda item: _RANKS.get(item.path.relative_to(tests).as_posix(), len(_RANKS)))
 
 
 def pytest_configure(config: pytest.Config) -> None:
