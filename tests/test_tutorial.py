@@ -2,57 +2,31 @@
 
 from __future__ import annotations
 
-import os
 import re
-import selectors
 import shutil
-import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
+from tests.page_shell import CLOSE_S, Shell, Step, follow, read_steps
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "tutorial.md"
 SETUP = "make setup\n"  # Setting up is what happened before any test could run.
-DONE = "-- done --"
-PATIENCE_S = 20.0  # For what has no time in the text: processes that start on a busy machine.
 TOTAL_S = 60.0
-CLOSE_S = 5.0
-
-
 VARIES = ("uniq", "poise history tasks $item", "poise verify")  # The text says that their numbers do.
 
 
-class Step(NamedTuple):
-    """The commands of one block, what they print, and how soon the text says that they print it."""
-
-    line: int
-    commands: str
-    shown: str | None
-    within_s: float
-
-    def says(self, printed: str) -> bool:
-        """Tell whether this is what the text shows; where it shows nothing, nothing may be printed."""
-        return same(printed, self.shown or "", varies=self.commands.startswith(VARIES))
+def says(step: Step, printed: str) -> bool:
+    """Tell whether this is what the text shows; where it shows nothing, nothing may be printed."""
+    return same(printed, step.shown or "", varies=step.commands.startswith(VARIES))
 
 
-def steps(text: str) -> list[Step]:
-    """Read the `sh` blocks, each with the `text` block that follows it at once and the words before it."""
-    found, said = [], 0
-    # The test takes any free port; people take the usual one.
-    text = text.replace("poise up tasks.yaml", "poise up tasks.yaml --listen 127.0.0.1:0")
-    for block in re.finditer(r"^```sh\n(.*?)^```\n(?:```text\n(.*?)^```$)?", text, re.MULTILINE | re.DOTALL):
-        named = re.findall(r"[Ww]ithin (\d+) seconds", text[said : block.start()])
-        line = text.count("\n", 0, block.start()) + 1
-        found.append(Step(line, block[1], block[2], float(named[-1]) if named else PATIENCE_S))
-        said = block.end()
-    return found
+def steps() -> list[Step]:
+    """Read the page; the test takes any free port, people take the usual one."""
+    return read_steps(PAGE.read_text().replace("poise up tasks.yaml", "poise up tasks.yaml --listen 127.0.0.1:0"))
 
 
 def same(printed: str, shown: str, *, varies: bool = False) -> bool:
@@ -74,92 +48,26 @@ def _shape(printed: str) -> list[str]:
     return [re.sub(r"(?<![\dw])\d+", "#", re.sub(r"\bw(?!3\b)\d\b", "w#", line)) for line in lines]
 
 
-class Shell:
-    """One shell, as a reader has it; everything that it started is ended with it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.process = subprocess.Popen(
-            ["bash", "--norc"], cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
-        )
-        self.ends_s = time.monotonic() + TOTAL_S
-
-    def run(self, commands: str) -> str:
-        """Run commands, and return what they printed."""
-        assert self.process.stdin is not None
-        self.process.stdin.write(f"{commands}\necho '{DONE}'\n".encode())
-        self.process.stdin.flush()
-        return self._read(commands)
-
-    def _read(self, commands: str) -> str:
-        assert self.process.stdout is not None
-        printed = b""
-        with selectors.DefaultSelector() as selector:
-            selector.register(self.process.stdout, selectors.EVENT_READ)
-            while not printed.endswith(f"{DONE}\n".encode()):
-                ready = selector.select(max(0.0, self.ends_s - time.monotonic()))
-                assert ready, f"the tutorial takes more than {TOTAL_S:.0f} s, in: {commands}"
-                some = os.read(self.process.stdout.fileno(), 65536)
-                assert some, f"the shell has ended in: {commands}"
-                printed += some
-        return printed.decode().removesuffix(f"{DONE}\n")
-
-    def processes(self) -> list[int]:
-        """Find who works in the folder: workers, watchdogs, counters, the shell."""
-        found = []
-        for entry in Path("/proc").iterdir():
-            with suppress(OSError):
-                if entry.name.isdigit() and (entry / "cwd").readlink().is_relative_to(self.folder):
-                    found.append(int(entry.name))
-        return found
-
-    def close(self) -> None:
-        """End them one by one, until nobody is left to start another one."""
-        until_s = time.monotonic() + CLOSE_S
-        while (left := self.processes()) and time.monotonic() < until_s:
-            for pid in left:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            self.process.poll()
-            time.sleep(0.02)
-        self.process.wait(CLOSE_S)
-        for pipe in (self.process.stdin, self.process.stdout):
-            assert pipe is not None
-            with suppress(BrokenPipeError):
-                pipe.close()
-
-
 @pytest.fixture
 def shell(tmp_path: Path) -> Iterator[Shell]:
     clone = tmp_path / "clone"
     shutil.copytree(ROOT / "examples", clone / "examples")
     (clone / ".venv").symlink_to(sys.prefix)
-    opened = Shell(clone)
+    opened = Shell(clone, TOTAL_S)
     try:
         yield opened
     finally:
         opened.close()
 
 
-def follow(shell: Shell, step: Step) -> None:
-    """Run a block; what has output below it only looks, and looks again until its time is over."""
-    until_s = time.monotonic() + step.within_s
-    printed = shell.run(step.commands)
-    while step.shown and not step.says(printed) and time.monotonic() < until_s:
-        time.sleep(0.2)
-        printed = shell.run(step.commands)
-    place = f"docs/tutorial.md:{step.line}, within {step.within_s:.0f} s"
-    assert step.says(printed), f"{place}: {step.commands}{printed}"
-
-
 @pytest.mark.slow
 def test_the_tutorial_does_what_it_says(shell: Shell) -> None:
-    first, *rest = steps(PAGE.read_text())
+    first, *rest = steps()
     assert first.commands.startswith(SETUP)
     shell.run(first.commands.removeprefix(SETUP))
     *rest, last = rest
     for step in rest:
-        follow(shell, step)
+        follow(shell, step, says, PAGE)
     check_counts(shell.folder / "try" / "counts", 64)
     shell.run(last.commands)
     until_s = time.monotonic() + CLOSE_S
@@ -181,7 +89,7 @@ def check_counts(folder: Path, partitions: int) -> None:
 
 def test_the_text_promises_what_must_be_shown() -> None:
     """Nobody can weaken the promises by editing the page alone."""
-    looks = [step for step in steps(PAGE.read_text()) if step.shown and step.shown.startswith("all ")]
+    looks = [step for step in steps() if step.shown and step.shown.startswith("all ")]
     loads = [[int(line.split()[1]) for line in (look.shown or "").splitlines()] for look in looks]
     assert [sorted(load[1:], reverse=True) for load in loads] == [
         [13, 13, 13, 13, 12],
@@ -215,7 +123,7 @@ def test_the_text_promises_what_must_be_shown() -> None:
     ],
 )
 def test_another_output_is_seen(commands: str, printed: str, shown: str | None, is_said: bool) -> None:
-    assert Step(1, commands, shown, 0.0).says(printed) is is_said
+    assert says(Step(1, commands, shown, 0.0), printed) is is_said
 
 
 @pytest.mark.parametrize(
@@ -232,7 +140,7 @@ def test_a_wrong_count_is_seen(lines: str, tmp_path: Path) -> None:
 
 
 def test_what_the_shell_started_ends_with_it(tmp_path: Path) -> None:
-    shell = Shell(tmp_path)
+    shell = Shell(tmp_path, TOTAL_S)
     shell.run("sleep 300 & sh -c 'trap : TERM INT; kill -STOP $$' &")
     assert len(shell.processes()) >= 3
     shell.close()
