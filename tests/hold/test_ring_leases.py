@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from poise.hold.ring_leases import Dress, read_lease, shard_lease
+from poise.hold.ring_leases import Dress, read_lease, shard_lease, sharder_lease
 from poise.kube.objects import Lease, LeaseSpec, Meta, OwnerReference
 from poise.model.sharding import LeaseFact, LeaseWrite
 
@@ -55,6 +55,14 @@ def test_taking_over_is_a_transition_and_a_release_empties_the_holder() -> None:
     assert empty.spec == LeaseSpec(None, 15, None, NOW, 3)
     assert empty.metadata.annotations == {"poise.dev/released": "restart"}
     assert read_lease(empty) == LeaseFact("web-0", "u", "7", "", 15.0, "restart", 50)
+
+
+def test_what_was_released_or_taken_does_not_vanish_with_its_pod() -> None:
+    other = OwnerReference("apps/v1", "StatefulSet", "web", "set-1")
+    owned = held(owner_references=(POD, other))
+    empty = shard_lease(LeaseWrite("empty", "web-0", "7", duration_s=15.0, released="stop"), owned, DRESS, NOW)
+    taken = sharder_lease(LeaseWrite("hold", "web-0", "7", "u", "sharder_1", 30.0), owned, ("n", "web"), NOW)
+    assert empty.metadata.owner_references == taken.metadata.owner_references == (other,)
 
 
 @settings(max_examples=200, deadline=None)

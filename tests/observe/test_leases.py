@@ -274,6 +274,32 @@ def test_who_left_has_not_vanished_whatever_sharders_do_with_its_lease() -> None
         assert vanished_together(anew, set("abc"), TERMS, 100.0) == []
 
 
+def test_who_left_has_not_vanished_though_its_lease_has() -> None:
+    """Whoever deletes Pods deletes what they own; what was said on it is remembered, also by the next hold."""
+    released = named_lease("a", 0.0, holder="", released="stop")
+    gone = watch_lease(released, "a", None, TERMS, 1.0)
+    assert vanished_together([gone], {"a"}, TERMS, 100.0) == []
+    assert judge(gone, TERMS, 30.9) is Health.EXPIRED
+    write = next_lease_write(gone, TERMS, 31.0, work=True, named=True)
+    assert write is not None
+    assert (write.kind, write.version, write.left) == ("hold", None, "stop")
+    held = wrote_lease(gone, written(write, "9"), 31.0, TERMS)
+    assert vanished_together([held], {"a"}, TERMS, 100.0) == []
+    assert vanished_together([watch_lease(held, "a", None, TERMS, 32.0)], {"a"}, TERMS, 100.0) == []
+
+
+def test_a_lease_that_vanishes_after_a_release_for_a_restart_keeps_its_grace() -> None:
+    restarting = watched(fact("", released="restart"))
+    for gone_s in (1.0, 25.0):
+        gone = watch_lease(restarting, "web-0", None, TERMS, START_S + gone_s)
+        ends_s = max(TERMS.restart_grace_s, gone_s + 2 * TERMS.duration_s)
+        assert judge(gone, TERMS, START_S + ends_s - 0.1) is Health.EXPIRED
+        assert decided(gone, ends_s - 0.1) == ""
+        assert decided(gone, ends_s) == "hold"
+    stopped = watch_lease(watched(fact("", released="stop")), "web-0", None, TERMS, START_S + 1.0)
+    assert decided(stopped, 31.0) == "hold"
+
+
 def test_who_came_back_and_crashed_has_vanished_though_it_left_before() -> None:
     back = LeaseFact("a", "u", "4", "a_p2", 15.0, left="stop")
     known = watch_lease(None, "a", back, TERMS, 0.0)

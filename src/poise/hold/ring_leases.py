@@ -55,13 +55,13 @@ def shard_lease(write: LeaseWrite, old: Lease | None, dress: Dress, told: str) -
     meta = before.metadata
     tokens = {} if dress.tokens is None else {TOKENS_LABEL: str(dress.tokens)}
     labels = {name: value for name, value in meta.labels.items() if name != TOKENS_LABEL}
-    # An earlier Pod of this name no longer owns it.
-    others = tuple(owner for owner in meta.owner_references if (owner.group, owner.kind) != ("", "Pod"))
+    # What was released must outlive its Pod: it says how its instance left.
+    owners = (dress.pod,) if dress.pod is not None and write.holder else ()
     dressed = msgspec.structs.replace(
         meta,
         resource_version=write.version or "",
         labels=labels | {RING_LABEL: dress.ring} | tokens,
-        owner_references=others + ((dress.pod,) if dress.pod is not None else ()),
+        owner_references=_without_pods(meta) + owners,
     )
     return _written(write, Lease(dressed, before.spec), told, new=old is None)
 
@@ -70,7 +70,13 @@ def sharder_lease(write: LeaseWrite, old: Lease | None, place: tuple[str, str], 
     """Make the Lease that a sharder writes, with what the instance said of itself; `place` is (namespace, ring)."""
     namespace, ring = place
     before = old or Lease(Meta(name=write.name, namespace=namespace, labels={RING_LABEL: ring}))
-    return _written(write, before, told, new=old is None)
+    # The Lease of a Pod that is deleted meanwhile must not vanish under the hold.
+    kept = msgspec.structs.replace(before.metadata, owner_references=_without_pods(before.metadata))
+    return _written(write, Lease(kept, before.spec), told, new=old is None)
+
+
+def _without_pods(meta: Meta) -> tuple[OwnerReference, ...]:
+    return tuple(owner for owner in meta.owner_references if (owner.group, owner.kind) != ("", "Pod"))
 
 
 def _written(write: LeaseWrite, before: Lease, told: str, *, new: bool) -> Lease:

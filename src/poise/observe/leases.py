@@ -77,7 +77,7 @@ class WatchedLease(msgspec.Struct, frozen=True, kw_only=True):
 
     `seen_at_s`: when it last changed in its eyes (at its first sight it counts as changed: a full D is granted).
     `alive_at_s`: the same, but no write of a sharder counts. `held_from_s`: when the last write by which this process
-    surely holds the Lease was sent.
+    surely holds the Lease was sent. `left`: what its instance said as it left, also after the Lease itself is gone.
     """
 
     name: str
@@ -85,6 +85,7 @@ class WatchedLease(msgspec.Struct, frozen=True, kw_only=True):
     alive_at_s: float
     fact: LeaseFact | None = None
     held_from_s: float | None = None
+    left: str = ""
 
 
 def watch_lease(
@@ -92,20 +93,22 @@ def watch_lease(
 ) -> WatchedLease:
     """Take what a watch shows. Any change starts the waiting again, and so does a Lease that vanishes or returns."""
     if known is None:
-        return WatchedLease(name=name, seen_at_s=now_s, alive_at_s=now_s, fact=fact)
+        return WatchedLease(name=name, seen_at_s=now_s, alive_at_s=now_s, fact=fact, left=_left(fact))
     if _same(known.fact, fact) or _is_older(known.fact, fact):
         return known
     alive_at_s = now_s if fact is not None and _is_sign_of_life(fact) else known.alive_at_s
     # The own hold is known from the answer to the own write. A watch that shows it again, or for the first time because
     # the answer was lost, does not say when that write was sent: then the hold is renewed before anything moves.
     kept = known.held_from_s if fact is not None and _is_mine(known.fact, terms) and _is_mine(fact, terms) else None
-    return WatchedLease(name=name, seen_at_s=now_s, alive_at_s=alive_at_s, fact=fact, held_from_s=kept)
+    left = known.left if fact is None else _left(fact)
+    return WatchedLease(name=name, seen_at_s=now_s, alive_at_s=alive_at_s, fact=fact, held_from_s=kept, left=left)
 
 
 def wrote_lease(known: WatchedLease, fact: LeaseFact | None, sent_at_s: float, terms: LeaseTerms) -> WatchedLease:
     """Take the answer to an own write: what the Lease is now (None: deleted), and since when it is surely held."""
     held_from_s = sent_at_s if fact is not None and _is_mine(fact, terms) else None
-    return msgspec.structs.replace(known, fact=fact, seen_at_s=sent_at_s, held_from_s=held_from_s)
+    left = "" if fact is None else _left(fact)
+    return msgspec.structs.replace(known, fact=fact, seen_at_s=sent_at_s, held_from_s=held_from_s, left=left)
 
 
 def _same(known: LeaseFact | None, fact: LeaseFact | None) -> bool:
@@ -146,6 +149,8 @@ def judge(watched: WatchedLease, terms: LeaseTerms, now_s: float) -> Health:
             return Health.EXPIRED
         past_s = now_s - watched.alive_at_s
         return Health.ORPHANED if past_s >= ORPHANED_AFTER * terms.duration_s else Health.DEAD
+    if fact is None and now_s < _grace_s(watched, terms):
+        return Health.EXPIRED
     absent = fact is None or not is_process_of(fact.holder, watched.name)
     return health(SeenLease(watched.seen_at_s, _waiting_s(watched, terms), vanished=absent), now_s)
 
@@ -153,6 +158,11 @@ def judge(watched: WatchedLease, terms: LeaseTerms, now_s: float) -> Health:
 def _in_grace(watched: WatchedLease, fact: LeaseFact, terms: LeaseTerms, now_s: float) -> bool:
     """Say whether an instance that restarts still keeps its objects."""
     return fact.released == "restart" and now_s < watched.seen_at_s + terms.restart_grace_s
+
+
+def _grace_s(watched: WatchedLease, terms: LeaseTerms) -> float:
+    """Give until when an instance keeps its objects whose Lease vanished after it was released for a restart."""
+    return watched.alive_at_s + terms.restart_grace_s if watched.left == "restart" else watched.alive_at_s
 
 
 def may_move(watched: WatchedLease, terms: LeaseTerms, now_s: float) -> bool:
@@ -200,7 +210,7 @@ def next_lease_write(
 def _hold(watched: WatchedLease, terms: LeaseTerms) -> LeaseWrite:
     """Acquire over the version that was seen when the wait began: a holder that renewed since makes this fail."""
     version, uid = (None, None) if watched.fact is None else (watched.fact.version, watched.fact.uid)
-    return LeaseWrite("hold", watched.name, version, uid, terms.me, terms.hold_s, left=_left(watched.fact))
+    return LeaseWrite("hold", watched.name, version, uid, terms.me, terms.hold_s, left=watched.left)
 
 
 def _left(fact: LeaseFact | None) -> str:
@@ -213,7 +223,7 @@ def _own_hold(watched: WatchedLease, terms: LeaseTerms, now_s: float, work: bool
     assert watched.fact is not None, "what is held is there"
     if not work:
         version, uid = watched.fact.version, watched.fact.uid
-        return LeaseWrite("empty", watched.name, version, uid, duration_s=terms.duration_s, left=_left(watched.fact))
+        return LeaseWrite("empty", watched.name, version, uid, duration_s=terms.duration_s, left=watched.left)
     if watched.held_from_s is None or now_s >= watched.held_from_s + terms.duration_s:
         return _hold(watched, terms)
     return None
@@ -224,7 +234,7 @@ def next_look_s(watched: WatchedLease, terms: LeaseTerms, now_s: float) -> float
     waiting_s, fact = _waiting_s(watched, terms), watched.fact
     instants = [watched.alive_at_s + ORPHANED_AFTER * terms.duration_s]
     if fact is None or (fact.holder and not _is_mine(fact, terms)):
-        instants = [watched.seen_at_s + waiting_s, watched.seen_at_s + 2 * waiting_s]
+        instants = [watched.seen_at_s + waiting_s, watched.seen_at_s + 2 * waiting_s, _grace_s(watched, terms)]
     elif fact.released == "restart" and not fact.holder:
         instants.append(watched.seen_at_s + terms.restart_grace_s)
     if watched.held_from_s is not None:
@@ -254,7 +264,8 @@ def _vanished_at_s(lease: WatchedLease, named: Collection[str], terms: LeaseTerm
     if lease.name not in named or judge(lease, terms, now_s) is Health.READY:
         return
     if fact is None:
-        yield lease.seen_at_s
+        if not lease.left:
+            yield lease.seen_at_s
     elif is_process_of(fact.holder, lease.name):
         yield lease.seen_at_s + _waiting_s(lease, terms)
     elif not (fact.released or fact.left):
