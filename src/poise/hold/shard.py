@@ -155,6 +155,18 @@ class Shard:
             renewals_failed=lease.refused,
         )
 
+    def holds(self, uid: str) -> bool:
+        """Say whether one object may be acted on now."""
+        return self._core.judge(uid) is Verdict.ACT
+
+    def sees(self, uid: str) -> bool:
+        """Say whether an object carries the own name, as far as is known."""
+        return uid in self._core.view.entries
+
+    def wake(self, uid: str) -> None:
+        """Ask for an object to be reconciled, as soon as it may be acted on."""
+        self._core.runs.wake(uid)
+
     # The life of a shard.
 
     async def __aenter__(self) -> Self:
@@ -266,6 +278,7 @@ class Shard:
     async def _part(self) -> None:
         """Let running reconciles end in their time, unless there is none left; then wind up."""
         self._core.runs.taking = False
+        self._core.runs.ask_to_end(tuple(self._core.runs.running))
         await self._core.runs.idle(self._settings.finish_s, self._failure.done)
         await self._wind_up()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from contextlib import suppress
 
 import msgspec
@@ -67,7 +67,7 @@ class Core:
             kinds=kinds,
             at_once=settings.steps_at_once,
             now_s=now_s,
-            is_running=self.runs.is_running,
+            is_running=self._is_waited_for,
             wrote=self._wrote,
             settled=self._settled,
             moved=self._look_at,
@@ -181,6 +181,12 @@ class Core:
             self.runs.try_again((entry.uid,))
             if entry.seen.marks.drain is not None:
                 self.steps.ask(entry.uid)
+
+    def _is_waited_for(self, uids: Iterable[str]) -> bool:
+        """Say whether a hand-over must wait for reconciles; those are told that it does."""
+        asked = tuple(uids)
+        self.runs.ask_to_end(asked)
+        return self.runs.is_running(asked)
 
     def _moved(self, uid: str) -> None:
         """A reconcile ended, or must wait: see to what is due before it or after it."""

@@ -6,6 +6,7 @@ a name of their own that is the same each time, deletes carry uid and resourceVe
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Protocol, TypeVar
@@ -83,6 +84,11 @@ class Held:
     def epoch(self) -> int:
         """The epoch as it was when the reconcile began, or as this process raised it since: side effects carry it."""
         return self._run.epoch
+
+    @property
+    def asked(self) -> asyncio.Event:
+        """Set once a hand-over, or the end of this shard, waits for this reconcile: a long one ends early then."""
+        return self._run.asked
 
     @property
     def children(self) -> tuple[Child, ...]:

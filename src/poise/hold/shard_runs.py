@@ -27,6 +27,7 @@ class Run:
         self.entry, self.root, self.epoch = entry, root, epoch
         self.cancelled_at_s: float | None = None
         self.over = False
+        self.asked = asyncio.Event()
 
 
 class Runs:
@@ -77,6 +78,12 @@ class Runs:
     def is_running(self, uids: Iterable[str]) -> bool:
         """Say whether a reconcile of any of them runs; one that was cancelled runs until it has ended."""
         return any(uid in self.running for uid in uids)
+
+    def ask_to_end(self, uids: Iterable[str]) -> None:
+        """Tell whatever runs of them that somebody waits for its end."""
+        for uid in uids:
+            if uid in self.running:
+                self.running[uid].asked.set()
 
     async def _handle(self, uid: str) -> float | None:
         """Reconcile one object if it may be acted on. Nothing happens between that question and the beginning."""
