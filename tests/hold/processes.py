@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-PATIENCE_S = 15.0
+PATIENCE_S = 60.0
 OBEDIENT = ("sh", "-c", "exec sleep 300")
 DEAF = ("sh", "-c", 'trap "" TERM; while :; do sleep 0.05; done')
 FAMILY = ("sh", "-c", "sleep 300 & sleep 300 & wait")
