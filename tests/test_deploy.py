@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 import yaml
 from tests.shown_commands import ROOT, Command, check_words
+from tools.kube import build
 
 from poise.clock import boot_s
+from poise.jobs.sharder.metrics import PROCESS, OperatorMetrics, RingNumbers
+from poise.jobs.sharder.report import RingCounts, RingReport
 from poise.serve.calls import CALLS
 from poise.serve.jobs_api import StoreJobs
 from poise.serve.metrics import Metrics
@@ -19,30 +23,39 @@ from poise.stores.memory import MemoryStore
 
 DEPLOY = ROOT / "deploy"
 ALERTS = DEPLOY / "prometheus" / "alerts.yaml"
+OPERATOR_ALERTS = DEPLOY / "prometheus" / "operator.yaml"
 DASHBOARD = DEPLOY / "grafana" / "poise.json"
 UNIT = DEPLOY / "systemd" / "poise.service"
 CONTAINER = DEPLOY / "container" / "Containerfile"
 # The labels of the contract, those of a histogram and of the information, and what Prometheus adds to a scrape.
-LABELS = {"job", "state", "member", "reason", "outcome", "le", "version", "python", "instance"}
+LABELS = {"job", "state", "member", "reason", "outcome", "le", "version", "python", "instance", "namespace", "kind"}
 
 
 def served() -> dict[str, str]:
     """Ask the server's own metrics for their names and types."""
-    metrics = Metrics(StoreJobs(MemoryStore(boot_s), ready=lambda: True))
-    found = re.findall(r"^# TYPE (\S+) (\S+)$", metrics.exposition().decode(), re.MULTILINE)
-    return dict(found)
+    return _types(Metrics(StoreJobs(MemoryStore(boot_s), ready=lambda: True)).exposition())
 
 
-def series() -> set[str]:
+def operated() -> dict[str, str]:
+    """Ask the operator's own metrics for theirs."""
+    rings = [RingNumbers("web", RingReport(), RingCounts())]
+    return _types(OperatorMetrics(lambda: rings, {name: lambda: 0.0 for name in PROCESS}).exposition())
+
+
+def _types(exposition: bytes) -> dict[str, str]:
+    return dict(re.findall(r"^# TYPE (\S+) (\S+)$", exposition.decode(), re.MULTILINE))
+
+
+def series(types: dict[str, str]) -> set[str]:
     """List every series that can be asked for."""
     names = set()
-    for name, kind in served().items():
+    for name, kind in types.items():
         names |= {f"{name}_{part}" for part in ("bucket", "sum", "count")} if kind == "histogram" else {name}
     return names
 
 
-def alert_rules() -> list[dict[str, object]]:
-    found = yaml.safe_load(ALERTS.read_text())
+def alert_rules(path: Path = ALERTS) -> list[dict[str, object]]:
+    found = yaml.safe_load(path.read_text())
     return [rule for group in found["groups"] for rule in group["rules"]]
 
 
@@ -60,22 +73,25 @@ def panel_queries() -> Iterator[str]:
 
 
 QUERIES = [str(rule["expr"]) for rule in alert_rules()] + list(panel_queries())
+OPERATOR_QUERIES = [str(rule["expr"]) for rule in alert_rules(OPERATOR_ALERTS)]
 
 
-def unknown(query: str) -> set[str]:
+def unknown(query: str, types: Callable[[], dict[str, str]] = served) -> set[str]:
     """Name what a query asks for in vain: series and labels that there are not."""
     bare = re.sub(r'"[^"]*"', '""', query)
     asked = set(re.findall(r"\bpoise_[a-z_]+", bare))
     labels = set(re.findall(r"(\w+)\s*=~?\s*\"", bare))
     for group in re.findall(r"\b(?:by|on)\s*\(([^)]*)\)", bare):
         labels |= set(re.findall(r"\w+", group))
-    return (asked - series()) | (labels - LABELS)
+    return (asked - series(types())) | (labels - LABELS)
 
 
-@pytest.mark.parametrize("query", QUERIES)
-def test_a_query_asks_for_what_there_is(query: str) -> None:
+@pytest.mark.parametrize(
+    ("query", "types"), [*((each, served) for each in QUERIES), *((each, operated) for each in OPERATOR_QUERIES)]
+)
+def test_a_query_asks_for_what_there_is(query: str, types: Callable[[], dict[str, str]]) -> None:
     assert "poise_" in query
-    assert unknown(query) == set()
+    assert unknown(query, types) == set()
     assert query.count("(") == query.count(")")
     assert query.count("{") == query.count("}")
 
@@ -85,6 +101,8 @@ def test_a_wrong_query_is_found() -> None:
     assert unknown('poise_members{stat="gone"}') == {"stat"}
     assert unknown("poise_moves") == {"poise_moves"}
     assert unknown("rate(poise_cycle_seconds[5m])") == {"poise_cycle_seconds"}
+    assert unknown("poise_leads") == {"poise_leads"}, "only the operator has it"
+    assert unknown("poise_cycle_errors_total", operated) == {"poise_cycle_errors_total"}, "only the server has it"
 
 
 def test_the_dashboard_shows_every_metric() -> None:
@@ -93,14 +111,21 @@ def test_the_dashboard_shows_every_metric() -> None:
 
 
 def test_every_alert_says_what_to_look_at() -> None:
-    names = [rule["alert"] for rule in alert_rules()]
-    assert len(names) == len(set(names)) >= 8
-    for rule in alert_rules():
+    rules = [*alert_rules(), *alert_rules(OPERATOR_ALERTS)]
+    names = [rule["alert"] for rule in rules]
+    assert len(names) == len(set(names)) >= 20
+    for rule in rules:
         labels, notes = rule["labels"], rule["annotations"]
         assert isinstance(labels, dict)
         assert isinstance(notes, dict)
         assert labels["severity"] in ("critical", "warning", "info")
         assert notes["summary"]
+
+
+def test_the_alerts_of_the_operator_are_the_same_everywhere() -> None:
+    rules = yaml.safe_load((DEPLOY / "kustomize" / "components" / "monitoring" / "alerts.yaml").read_text())
+    assert rules["spec"] == yaml.safe_load(OPERATOR_ALERTS.read_text())
+    assert (DEPLOY / "chart" / "poise" / "files" / "alerts.yaml").read_text() == OPERATOR_ALERTS.read_text()
 
 
 def test_the_panels_of_the_dashboard_do_not_overlap() -> None:
@@ -156,15 +181,45 @@ def test_the_container_is_nobody_of_note_and_checks_its_health() -> None:
     assert asked[2] in {call.path for call in CALLS if call.role == "open"}
 
 
+def test_the_container_has_what_the_operator_needs() -> None:
+    installed = re.search(r"'\.\[([a-z,]+)\]'", CONTAINER.read_text())
+    assert installed is not None
+    assert installed[1].split(",") == ["kube", "postgres"]
+
+
 def test_the_container_copies_what_is_there() -> None:
     copied = re.findall(r"^COPY (?!--from)(.*) \S+$", CONTAINER.read_text(), re.MULTILINE)
-    assert copied
-    for name in " ".join(copied).split():
+    names = " ".join(copied).split()
+    sent = re.findall(r"^!(\S+)$", CONTAINER.with_name(f"{CONTAINER.name}.dockerignore").read_text(), re.MULTILINE)
+    assert sorted(name for name in names if name != "./") == sorted(sent) != []
+    for name in sent:
         assert (ROOT / name).exists(), name
 
 
 def test_nothing_names_a_foreign_address() -> None:
-    for path in (ALERTS, DASHBOARD, UNIT, CONTAINER):
+    for path in (path for path in DEPLOY.rglob("*") if path.is_file()):
         for host in re.findall(r"https?://([^/:\"'\s]+)", path.read_text()):
             assert host == "127.0.0.1", path.name
     assert all("/" not in image for image in re.findall(r"^FROM (\S+)", CONTAINER.read_text(), re.MULTILINE))
+
+
+def test_a_build_tells_how_far_it_is_and_is_given_up_at_last(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A compiler that hangs is ended together with what it has started."""
+    (tmp_path / "go").write_text("#!/bin/sh\nsleep 100 & echo $! > pid; wait\n")
+    (tmp_path / "go").chmod(0o755)
+    (tmp_path / "kube").mkdir()
+    for name, value in {"_TELL_EVERY_S": 0.1, "_PATIENCE": 0, "_LEAST_S": 0.5}.items():
+        monkeypatch.setattr(build, name, value)
+    with pytest.raises(SystemExit, match=r"kubectl is not built after \d s \(usually 24 s\): given up"):
+        build._compile(str(tmp_path / "go"), "kubectl", tmp_path, tmp_path / "kubectl")
+    assert "kubectl: 0 s of about 24 s" in capsys.readouterr().err
+    child = Path("/proc", (tmp_path / "kube" / "pid").read_text().strip(), "stat")
+    assert not child.exists() or child.read_text().split()[2] == "Z"
+
+
+def test_a_build_that_fails_says_so(tmp_path: Path) -> None:
+    (tmp_path / "kube").mkdir()
+    with pytest.raises(SystemExit, match="kubectl cannot be built: go ended with 1"):
+        build._compile("false", "kubectl", tmp_path, tmp_path / "kubectl")

@@ -19,7 +19,7 @@ import trustme
 import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
-from tools.kube.build import find_programs
+from tools.kube.build import find_program
 
 ADMIN = "admin"
 _READY_S, _STOP_S = 60.0, 5.0
@@ -181,7 +181,7 @@ class ControlPlane:
         return self._file(f"{name}.log").read_text(errors="replace")
 
     def _run(self, name: str, *arguments: str) -> None:
-        program = find_programs([name]) / name
+        program = find_program(name)
         # Where the kernel can be asked to, it ends a part also when the tests are killed.
         leash = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
         with self._file(f"{name}.log").open("ab") as log:

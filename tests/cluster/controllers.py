@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.cluster.control_plane import ControlPlane, free_port
-from tools.kube.build import find_programs
+from tools.kube.build import find_program
 
 PROGRAM = "kube-controller-manager"
 
@@ -20,7 +20,7 @@ def running_controllers(plane: ControlPlane, *names: str) -> Iterator[None]:
     leash = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
     command = [
         *leash,
-        str(find_programs([PROGRAM]) / PROGRAM),
+        str(find_program(PROGRAM)),
         f"--kubeconfig={plane.kubeconfig()}",
         "--leader-elect=false",
         "--bind-address=127.0.0.1",

@@ -12,7 +12,7 @@ import pytest
 from tests.cluster.world import Cluster
 from tests.page_shell import Shell, Step, follow, read_steps
 from tests.serve_process import await_met
-from tools.kube.build import find_programs
+from tools.kube.build import find_program
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "quickstart-kind.md"
@@ -29,7 +29,7 @@ def shell(breakable: Cluster, tmp_path: Path) -> Iterator[Shell]:
     for name in ("deploy", "examples"):
         shutil.copytree(ROOT / name, clone / name)
     (clone / ".venv").symlink_to(sys.prefix)
-    path = f"{find_programs(['kubectl'])}{os.pathsep}{os.environ['PATH']}"
+    path = f"{find_program('kubectl').parent}{os.pathsep}{os.environ['PATH']}"
     opened = Shell(clone, TOTAL_S, {**os.environ, "KUBECONFIG": str(breakable.kubeconfig()), "PATH": path})
     try:
         yield opened

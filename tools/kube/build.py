@@ -8,21 +8,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 _MODULES = Path(__file__).parent
 _GO = (1, 26)
+_TELL_EVERY_S = 20.0
+_PATIENCE, _LEAST_S = 10, 600.0  # A build may take so many times its usual time, or at least so long.
 _VERSION = "k8s.io/component-base/version"
 
 
@@ -36,6 +39,7 @@ class Program(NamedTuple):
 
 
 _KUBE = "v1.36.4"
+_LEAST = ("etcd", "kube-apiserver")
 PROGRAMS = {
     "etcd": Program("etcd", "go.etcd.io/etcd/server/v3", 0.5),
     "kube-apiserver": Program("kube", "k8s.io/kubernetes/cmd/kube-apiserver", 4, _KUBE),
@@ -47,20 +51,34 @@ PROGRAMS = {
 }
 
 
-def find_programs(wanted: Sequence[str] = tuple(PROGRAMS)) -> Path:
-    """Give the folder that has the wanted programs; what is missing from the cache is built first."""
-    if given := os.environ.get("KUBEBUILDER_ASSETS"):
-        folder = Path(given)
-        if lacking := [name for name in wanted if not (folder / name).is_file()]:
-            sys.exit(f"KUBEBUILDER_ASSETS={given} has no {', '.join(lacking)}")
-        return folder
+def find_program(name: str) -> Path:
+    """Find one program."""
+    return find_programs([name])[name]
+
+
+def find_programs(wanted: Sequence[str] = tuple(PROGRAMS)) -> dict[str, Path]:
+    """Find the wanted programs: in the folder that KUBEBUILDER_ASSETS names, else in the cache, where they are built.
+
+    Such a folder has at least the API server and its store; the rest may be missing there.
+    """
+    found = _given(wanted)
     folder = cache_folder()
-    folder.mkdir(parents=True, exist_ok=True)
-    with _alone(folder):
-        missing = [name for name in wanted if not (folder / name).is_file()]
-        if missing:
-            _build(missing, folder)
-    return folder
+    rest = [name for name in wanted if name not in found]
+    if rest:
+        folder.mkdir(parents=True, exist_ok=True)
+        with _alone(folder):
+            if missing := [name for name in rest if not (folder / name).is_file()]:
+                _build(missing, folder)
+    return found | {name: folder / name for name in rest}
+
+
+def _given(wanted: Sequence[str]) -> dict[str, Path]:
+    given = os.environ.get("KUBEBUILDER_ASSETS")
+    if not given:
+        return {}
+    if lacking := [name for name in _LEAST if not (Path(given) / name).is_file()]:
+        sys.exit(f"KUBEBUILDER_ASSETS={given} has no {', '.join(lacking)}")
+    return {name: Path(given) / name for name in wanted if (Path(given) / name).is_file()}
 
 
 def cache_folder() -> Path:
@@ -72,7 +90,7 @@ def cache_folder() -> Path:
     return root / "poise" / "kube" / digest.hexdigest()[:16]
 
 
-@contextmanager
+@contextlib.contextmanager
 def _alone(folder: Path) -> Iterator[None]:
     """Let one process build at a time; others wait for what it builds."""
     with (folder / ".lock").open("w") as lock:
@@ -104,12 +122,36 @@ def _compile(go: str, name: str, modules: Path, target: Path) -> None:
         major, minor = program.version.removeprefix("v").split(".")[:2]
         flags += f" -X {_VERSION}.gitVersion={program.version}"
         flags += f" -X {_VERSION}.gitMajor={major} -X {_VERSION}.gitMinor={minor}"
-    subprocess.run(
-        [go, "build", "-trimpath", "-ldflags", flags, "-o", str(target), program.package],
-        cwd=modules / program.module,
-        env=os.environ | {"GOTOOLCHAIN": "local", "CGO_ENABLED": "0", "GOFLAGS": "-mod=mod"},
-        check=True,
-    )
+    command = [go, "build", "-trimpath", "-ldflags", flags, "-o", str(target), program.package]
+    environment = os.environ | {"GOTOOLCHAIN": "local", "CGO_ENABLED": "0", "GOFLAGS": "-mod=mod"}
+    process = subprocess.Popen(command, cwd=modules / program.module, env=environment, process_group=0)
+    try:
+        _wait(process, name, program.minutes * 60)
+    finally:
+        _end(process)
+    if process.returncode:
+        sys.exit(f"{name} cannot be built: go ended with {process.returncode}")
+
+
+def _wait(process: subprocess.Popen[bytes], name: str, usual_s: float) -> None:
+    """Wait for a build and say now and then that it goes on; one that takes far too long is given up."""
+    began = time.monotonic()
+    limit_s = max(_PATIENCE * usual_s, _LEAST_S)
+    while True:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_TELL_EVERY_S)
+            return
+        took_s = time.monotonic() - began
+        if took_s > limit_s:
+            sys.exit(f"{name} is not built after {took_s:.0f} s (usually {usual_s:.0f} s): given up")
+        _say(f"    {name}: {took_s:.0f} s of about {usual_s:.0f} s")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a build with all that it started, where it has not ended by itself."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def _go() -> str:
