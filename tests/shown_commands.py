@@ -23,7 +23,9 @@ ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
 _EXIT = re.compile(r"\s*# exit (\d+)\s*$")
 # These run until they are told to end, or need a server: only their words are read.
-_ENDLESS = re.compile(r"poise (up|operator|worker|get|apply|drain|undrain|pause|resume|top)\b|postgresql://|--server")
+_ENDLESS = re.compile(
+    r"poise (up|operator|conformance|worker|get|apply|drain|undrain|pause|resume|top)\b|postgresql://|--server|--kube"
+)
 
 
 class Block(NamedTuple):

@@ -28,6 +28,7 @@ _VERBS = {
     "resume": "Let the moves of a job go on.",
     "worker": "Run a program for every item this member holds.",
     "operator": "Run the Kubernetes controllers: rings that share objects out.",
+    "conformance": "Check a shard, in any language, against the written contract.",
     "drill": "Try the hand-over protocol in seeded worlds of faults.",
     "history": "Print the story of an item from the journal.",
     "verify": "Replay a journal against the laws and name the first that is broken.",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
+from contextvars import ContextVar
 from types import TracebackType
 from typing import TypeVar
 
@@ -40,6 +41,7 @@ Shape = TypeVar("Shape")
 PAGE_MAX = 500
 MANAGER = "poise"
 _MERGE_PATCH, _APPLY_PATCH, _JSON = "application/merge-patch+json", "application/apply-patch+yaml", "application/json"
+_LIMIT_S: ContextVar[float] = ContextVar("limit_s", default=float("inf"))
 _TRANSPORT = (*TRANSPORT_ERRORS, httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, ConfigError, OSError)
 
 
@@ -208,9 +210,10 @@ class Client:
         headers = {"Accept": _accept(shape, listed=listed)}
         if content is not None:
             headers["Content-Type"] = request.content_type or _JSON
-        asked = {**(query or {}), "timeout": f"{max(1, round(self.request_s))}s"}
+        limit_s = min(self.request_s, _LIMIT_S.get())
+        asked = {**(query or {}), "timeout": _told(limit_s)}
         try:
-            async with asyncio.timeout(self.request_s) as limit:
+            async with asyncio.timeout(limit_s) as limit:
                 while True:
                     response = await self._http.request(method, path, params=asked, headers=headers, content=content)
                     if response.is_success:
@@ -220,6 +223,24 @@ class Client:
                     await _wait_out(refusal, limit.when())
         except _TRANSPORT as error:  # TimeoutError is an OSError.
             raise _unavailable(request, error) from error
+
+
+@asynccontextmanager
+async def within(limit_s: float | None) -> AsyncIterator[None]:
+    """Bound the requests of a block; the server is told the same deadline. What takes longer is Unavailable."""
+    token = _LIMIT_S.set(_LIMIT_S.get() if limit_s is None else limit_s)
+    try:
+        async with asyncio.timeout(limit_s):
+            yield
+    except TimeoutError:
+        raise Unavailable("the API server gave no answer in time") from None
+    finally:
+        _LIMIT_S.reset(token)
+
+
+def _told(limit_s: float) -> str:
+    """Write a deadline as the server reads it; never a longer one."""
+    return f"{int(limit_s)}s" if limit_s == int(limit_s) else f"{max(1, int(limit_s * 1000))}ms"
 
 
 async def _wait_out(refusal: PoiseError, deadline_s: float | None) -> None:

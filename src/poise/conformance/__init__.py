@@ -1,0 +1,1 @@
+"""Conformance: does a shard, in any language, keep the written contract? See docs/shard-contract.md."""
