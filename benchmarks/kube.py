@@ -134,7 +134,7 @@ def _new_objects(site: Site) -> Iterator[Row]:
     given = {each.object: each.at_s for each in reversed(site.observer.sightings) if each.shard is not None}
     took_s = [max(0.0, given[uid] - at_s) for uid, at_s in made.items()]
     yield Row(f"kube: {_RATE} new objects a second, assigned after (p99)", p99_ms(took_s) / 1000, 1, "s")
-    yield Row(f"kube: {_RATE} new objects a second, assigned after (last)", max(took_s), None, "s")
+    yield Row(f"kube: {_RATE} new objects a second, assigned after (last)", max(took_s), 1, "s")
 
 
 def _balanced(cluster: Cluster, folder: Path, families: int) -> Iterator[Row]:

@@ -11,10 +11,10 @@ import asyncio
 import hashlib
 import logging
 import signal
-from contextlib import suppress
 
 import msgspec
 
+from poise.errors import PoiseError
 from poise.hold.shard import Held, Shard
 from poise.kube.objects import Meta
 from poise.kube.patches import Operation
@@ -61,5 +61,9 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    with suppress(asyncio.CancelledError, KeyboardInterrupt):
+    try:
         asyncio.run(main())
+    except (asyncio.CancelledError, KeyboardInterrupt):
+        pass  # Asked to stop: the Lease was given back.
+    except PoiseError as error:  # The Lease is lost, or something is asked for that cannot be: end, and start anew.
+        raise SystemExit(f"checksum_operator: {'; '.join(str(error).splitlines())}") from None

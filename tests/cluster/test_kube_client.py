@@ -31,6 +31,9 @@ def test_an_object_is_created_read_and_deleted(cluster: Cluster, namespace: str)
         assert (read.kind, read.metadata.key, labels(read)) == ("PartialObjectMetadata", (namespace, "a"), {"x": "1"})
         whole = await client.get(ref, Whole)
         assert whole["data"] == {"key": "dmFsdWU="}
+        for uid, version in (("another", read.metadata.resource_version), (read.metadata.uid, "1")):
+            with pytest.raises(Conflict):
+                await client.delete(ref, uid=uid, version=version)
         await client.delete(ref, uid=read.metadata.uid, version=read.metadata.resource_version)
         with pytest.raises(NotFound, match=f'get secrets {namespace}/a: secrets "a" not found'):
             await client.get(ref, Partial)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 
 import pytest
-from tests.cluster.operator_process import OperatorProcess, awaited, put_ring, remove_ring, shown
+from tests.cluster.operator_process import OperatorProcess, awaited, put_ring, read_ring, remove_ring, shown
 from tests.cluster.world import Cluster
 
+from poise.errors import NotFound
 from poise.jobs.sharder.policy_keeper import BINDINGS, POLICIES
 from poise.kube import Client, Partial, Selection
 
@@ -27,6 +29,16 @@ async def counted(client: Client, name: str, wanted: int) -> None:
     await awaited(holds, lambda: f"{wanted} of {name}", 30.0)
 
 
+async def ended(client: Client, namespace: str, name: str) -> None:
+    """Wait until a ring is gone, no longer than that."""
+    while True:
+        try:
+            await read_ring(client, namespace, name)
+        except NotFound:
+            return
+        await asyncio.sleep(0.01)
+
+
 def test_policies_follow_the_rings_of_an_operator(cluster: Cluster, namespace: str) -> None:
     async def scenario(client: Client) -> None:
         name = f"poise-web.{namespace}"
@@ -42,7 +54,8 @@ def test_policies_follow_the_rings_of_an_operator(cluster: Cluster, namespace: s
         with OperatorProcess(cluster.kubeconfig(), "--namespace", namespace) as operator:
             await counted(client, name, 2)
             await remove_ring(client, namespace, "web")
-            await counted(client, name, 0)
+            await ended(client, namespace, "web")
+            assert await kept(client, name) == 0, "its policy goes before the ring does"
             assert "not protected" not in operator.said
 
     cluster.run(scenario)

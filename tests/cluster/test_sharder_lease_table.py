@@ -231,6 +231,34 @@ def test_orphaned_10d_past_its_last_renewal_the_lease_is_deleted(cluster: Cluste
     cluster.run(scenario)
 
 
+def test_orphaned_a_lease_that_was_taken_again_is_not_deleted_by_a_sharder_that_did_not_see_it(
+    cluster: Cluster, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(client: Client) -> None:
+        async with world(client, namespace) as w:
+            await w.stop_sharder()
+            shard = await w.shard("a-0")
+            await shard.release()
+            began_s = clock.boot_s()
+            w.clock = lambda: began_s + 8 * (clock.boot_s() - began_s)
+            await w.start_sharder()
+            await until(lambda: state(w, "a-0") in ("dead", "orphaned"))
+            see = Instances.see
+            monkeypatch.setattr(Instances, "see", lambda *_: None)
+            again = await w.shard("a-0")
+            while not w.sharder.counts.failures:
+                w.sharder.update(w.document, removing=False, brake_released="")
+                await asyncio.sleep(0.05)
+            assert w.sharder.counts.lease_writes == {}
+            lease = await lease_of(w, "a-0")
+            assert lease is not None
+            assert lease.spec.holder_identity == again.me
+            monkeypatch.setattr(Instances, "see", see)
+            await until(lambda: state(w, "a-0") == "ready")
+
+    cluster.run(scenario)
+
+
 def test_after_its_own_start_every_lease_is_granted_a_full_d(cluster: Cluster, namespace: str) -> None:
     async def scenario(client: Client) -> None:
         async with world(client, namespace) as w:

@@ -21,6 +21,7 @@ from poise.kube.objects import Custom, Meta
 from poise.model import ShardRing
 
 OLD = Meta("web", "b", creation_timestamp="2026-11-16T10:00:00Z")
+SECRETS = '"resources": [{"resource": "secrets"}]'
 YOUNG = Meta("web", "a", creation_timestamp="2026-11-16T10:00:01Z")
 TWIN = Meta("web", "c", creation_timestamp="2026-11-16T10:00:00Z")
 
@@ -59,7 +60,8 @@ def custom(spec: str, **meta: object) -> Custom:
 
 
 def test_a_document_is_read_like_a_file() -> None:
-    ring = read_ring(custom('{"policy": "balanced", "leaseSeconds": 3}', annotations={"a": "b"}, generation=4))
+    spec = f'{{"policy": "balanced", "leaseSeconds": 3, {SECRETS}}}'
+    ring = read_ring(custom(spec, annotations={"a": "b"}, generation=4))
     assert isinstance(ring, ShardRing)
     assert (ring.metadata.namespace, ring.spec.policy, ring.spec.lease_seconds) == ("team", "balanced", 3)
 
@@ -89,5 +91,26 @@ def test_the_brake_is_opened_by_an_annotation() -> None:
 )
 def test_guards_that_nobody_would_keep_are_refused(guards: str) -> None:
     with pytest.raises(InvalidSpec, match=r"\$\.spec\.guards"):
-        read_ring(custom(f'{{"guards": {guards}}}'))
-    assert read_ring(custom('{"guards": {"movesInFlightMax": null}}')).spec.guards.moves_in_flight_max is None
+        read_ring(custom(f'{{"guards": {guards}, {SECRETS}}}'))
+    kept = read_ring(custom(f'{{"guards": {{"movesInFlightMax": null}}, {SECRETS}}}'))
+    assert kept.spec.guards.moves_in_flight_max is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "paths"),
+    [
+        pytest.param("{}", ["$.spec.resources"], id="no resources"),
+        pytest.param('{"resources": []}', ["$.spec.resources"], id="an empty list of them"),
+        pytest.param(f'{{"objects": ["a/b"], {SECRETS}}}', ["$.spec.objects"], id="keys beside resources"),
+        pytest.param('{"objects": ["a/b"]}', ["$.spec.objects", "$.spec.resources"], id="keys alone"),
+        pytest.param(
+            '{"objects": ["a"], "guards": {"perTargetMax": 1}}',
+            ["$.spec.guards", "$.spec.objects", "$.spec.resources"],
+            id="all faults at once",
+        ),
+    ],
+)
+def test_a_ring_that_would_run_with_nothing_is_refused(spec: str, paths: list[str]) -> None:
+    with pytest.raises(InvalidSpec) as caught:
+        read_ring(custom(spec))
+    assert [fault.path for fault in caught.value.faults] == paths

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
+import pytest
 from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 from tests.jobs_operator.ring_reports import CALM, seen
 
 from poise.jobs.sharder.metrics import PROCESS, OperatorMetrics, RingNumbers
 from poise.jobs.sharder.report import RingCounts, RingReport
+from poise.jobs.sharder.status import JUDGES, Refusal
 from poise.observe.leases import Health
 
 Numbers = dict[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -71,6 +76,34 @@ def test_every_field_of_a_report_has_its_number() -> None:
     states = {state.value: number(numbers, "poise_members", state=state.value) for state in Health}
     assert states == {"ready": 2, "expired": 0, "uncertain": 0, "dead": 1, "orphaned": 0}
     assert number(numbers, "poise_load", member="web-2") == 99
+
+
+@pytest.mark.parametrize(
+    ("ring", "true"),
+    [
+        pytest.param(RingNumbers("web", CALM, RingCounts()), {"Ready", "Balanced"}, id="at rest"),
+        pytest.param(RingNumbers("web", replace(CALM, drains=1), RingCounts()), {"Ready", "Progressing"}, id="moving"),
+        pytest.param(RingNumbers("web", RingReport(), RingCounts()), set(), id="unknown is not true"),
+        pytest.param(
+            RingNumbers("web", CALM, RingCounts(), Refusal("InvalidSpec", "x")), {"Balanced"}, id="a newer document"
+        ),
+        pytest.param(
+            RingNumbers("web", CALM, RingCounts(), removing=True), {"Balanced", "Progressing"}, id="being removed"
+        ),
+    ],
+)
+def test_a_condition_is_1_while_it_is_true(ring: RingNumbers, true: set[str]) -> None:
+    numbers = scraped(ring)
+    told = {kind: number(numbers, "poise_condition", type=kind) for kind in JUDGES}
+    assert told == {kind: float(kind in true) for kind in ("Ready", "Balanced", "Progressing")}
+
+
+def test_every_number_of_a_ring_is_in_the_docs() -> None:
+    text = OperatorMetrics(lambda: [RingNumbers("web", CALM, RingCounts())], {}).exposition().decode()
+    names = {name for name in re.findall(r"^# TYPE (poise_\w+) ", text, re.MULTILINE) if name != "poise_build_info"}
+    table = Path("docs/operator.md").read_text().partition("## Metrics")[2].partition("\n## ")[0]
+    assert "poise_condition" in names
+    assert names <= set(re.findall(r"`(poise_\w+)", table))
 
 
 def test_a_ring_with_nothing_has_zeros() -> None:

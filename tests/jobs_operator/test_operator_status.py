@@ -242,3 +242,14 @@ def test_every_status_keeps_the_rules_of_the_schema_and_is_steady(looked: Looked
     msgspec.convert({"instances": status.get("instances", [])}, ShardRingStatus)
     assert status_of(looked, read_known(text), NOW + timedelta(seconds=1.5)) == status
     assert not {"assignment"} & status.keys(), "a status has no entry an object"
+
+
+@pytest.mark.parametrize("synced", [False, True])
+def test_a_removal_that_a_missing_right_holds_up_says_how_it_goes_on(synced: bool) -> None:
+    right = 'may not list configmaps of the group ""'
+    looked = replace(look(synced=synced, faults=(right,)), removing=True)
+    ready = JUDGES["Ready"](looked)
+    assert (ready.status, ready.reason) == ("False", "ResourceFault")
+    assert ready.message.startswith(right)
+    assert "the ring is being removed, which needs this" in ready.message
+    assert JUDGES["Ready"](replace(looked, removing=False)).message == right

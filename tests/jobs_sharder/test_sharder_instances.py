@@ -9,10 +9,14 @@ from hypothesis import strategies as st
 
 from poise.hold.ring_leases import read_lease, sharder_lease
 from poise.jobs.sharder.instances import Instances
+from poise.jobs.sharder.sharder import lease_terms
+from poise.jobs.sharder.writing import longest_s
 from poise.kube import Lease, Meta
 from poise.kube.objects import LeaseSpec
+from poise.model import Metadata, ShardRing
+from poise.model.shard_ring import ShardRingSpec
 from poise.model.sharding import RELEASED_ANNOTATION, RING_LABEL, TOKENS_LABEL, LeaseFact, LeaseWrite, Standing
-from poise.observe.leases import Health, LeaseTerms
+from poise.observe.leases import Health, LeaseTerms, WatchedLease, may_move
 
 ME = "poise-sharder-x_1"
 TERMS = LeaseTerms(me=ME, duration_s=2.0, margin_s=1.0, restart_grace_s=3.0)
@@ -195,3 +199,17 @@ def test_a_judgement_is_due_again_before_it_changes(happened: list[tuple[float, 
     assert all(
         known.is_current(name, now_s + (until_s - now_s) * part) for name in known.watched for part in (0, 0.5, 0.999)
     )
+
+
+@pytest.mark.parametrize("lease_s", [1, 2, 15, 600])
+def test_no_request_that_needs_a_hold_outlasts_the_margin(lease_s: int) -> None:
+    """Law: what is sent while a hold may be used has arrived, or was given up, before the hold of 2·D can end."""
+    ring = ShardRing(metadata=Metadata("web"), spec=ShardRingSpec(lease_seconds=lease_s, restart_grace_seconds=7))
+    terms = lease_terms(ring, ME)
+    assert (terms.me, terms.duration_s, terms.hold_s, terms.restart_grace_s) == (ME, lease_s, 2 * lease_s, 7)
+    assert 0 < longest_s(terms) < terms.margin_s < terms.duration_s
+    last_s = terms.hold_s - terms.margin_s
+    assert last_s + longest_s(terms) < terms.hold_s
+    held = WatchedLease(name="a", seen_at_s=0.0, alive_at_s=0.0, fact=read_lease(lease(ME)), held_from_s=0.0)
+    assert may_move(held, terms, last_s - 0.01)
+    assert not may_move(held, terms, last_s)

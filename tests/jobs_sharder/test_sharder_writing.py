@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.errors import NoSuchExample
 from tests.jobs_sharder.sharder_events import FOLLOWING, RING, SHARED, Put, known_of
 from tests.jobs_sharder.test_sharder_deciding import NOW_S, TERMS, instances
+from tests.kube.fake_time import run
 
-from poise.errors import Conflict, NotHeld
+from poise.errors import Conflict, NotHeld, Unavailable
 from poise.jobs.sharder.report import RingCounts
 from poise.jobs.sharder.selecting import Keys, read_keys
 from poise.jobs.sharder.view import Known, View
@@ -217,3 +218,36 @@ def test_other_labels_and_other_rings_stay_as_they_are() -> None:
     asyncio.run(writer.carry_out((step,), view, KEYS))
     labels = view.known["root"].meta.labels
     assert (labels[other], labels["app"], labels[label_names(RING)[0]]) == ("y-0", "shop", "x-0")
+
+
+class Hanging(Client):
+    """Never answers, but notes the deadline of what is sent."""
+
+    def __init__(self) -> None:
+        super().__init__(httpx2.AsyncClient(transport=httpx2.MockTransport(self._hang), base_url="http://hangs"))
+        self.told: list[str] = []
+
+    async def _hang(self, request: httpx2.Request) -> httpx2.Response:
+        self.told.append(request.url.params["timeout"])
+        return await asyncio.Future()
+
+
+@pytest.mark.parametrize(("needs", "told", "takes_s"), [("x-1", "800ms", 0.8), (None, "10s", 10.0)])
+def test_a_write_that_needs_a_hold_is_given_up_before_the_margin_is_over(
+    needs: str | None, told: str, takes_s: float
+) -> None:
+    """The server is told so, too: what it has not begun by then it does not begin."""
+    view = View(RING, (SHARED, FOLLOWING))
+    step = msgspec.structs.replace(family(view), needs=needs)
+    stand = instances({"x-0": Standing.READY, "x-1": Standing.HELD})
+
+    async def scenario() -> float:
+        client = Hanging()
+        writer = Writer(client, stand, RingCounts(), may_act=lambda: True, now_s=lambda: NOW_S, told=taker(view))
+        began_s = asyncio.get_running_loop().time()
+        with pytest.raises(Unavailable):
+            await writer.carry_out((step,), view, KEYS)
+        assert client.told == [told] * len(CHILDREN)
+        return asyncio.get_running_loop().time() - began_s
+
+    assert run(scenario()) == pytest.approx(takes_s)

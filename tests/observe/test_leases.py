@@ -130,6 +130,16 @@ def test_every_row_for_a_lease_that_is_seen_once(
     assert decided(seen, after_s) == write
 
 
+@pytest.mark.parametrize("steps", [1, 2])
+def test_a_look_is_never_missed_by_rounding(steps: int) -> None:
+    for tenth in range(1, 200):
+        seen = watch_lease(None, "web-0", replace(fact(), duration_s=tenth / 7), TERMS, tenth / 10)
+        due_s = tenth / 10 + steps * (tenth / 7)
+        judged = judge(seen, TERMS, due_s)
+        assert judged is (Health.EXPIRED, Health.UNCERTAIN)[steps - 1]
+        assert judge(seen, TERMS, due_s - 1e-6) is not judged
+
+
 def test_any_change_starts_the_waiting_again() -> None:
     seen = watch_lease(watched(fact()), "web-0", fact(version="8"), TERMS, START_S + 29.0)
     assert judge(seen, TERMS, START_S + 43.0) is Health.READY

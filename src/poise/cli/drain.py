@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from poise.cli.common import SERVER, server_option
+from poise.cli.common import SERVER, Output, server_option
+from poise.cli.kube_options import Place, asking_options, kube_options
 from poise.cli.progress import Seen, follow, waiting_options
 
 if TYPE_CHECKING:
@@ -20,7 +21,22 @@ def member_arguments(verb: _Verb) -> _Verb:
     """Take the member, and the job where it is needed."""
     told = "The job that it is a member of (NAME or KIND/NAME); needed where there are several."
     verb = click.option("--job", "jobs", metavar="JOB", multiple=True, help=told)(verb)
-    return click.argument("member")(verb)
+    return click.argument("names", nargs=-1, required=True, metavar="[RING] MEMBER")(verb)
+
+
+def one_member(names: tuple[str, ...]) -> str:
+    """Read the only name that is wanted where no cluster is asked."""
+    if len(names) > 1:
+        raise click.UsageError(f"Got unexpected extra argument ({names[1]}); a RING before its instance needs --kube")
+    return names[0]
+
+
+def ring_member(names: tuple[str, ...], jobs: tuple[str, ...]) -> tuple[str, str]:
+    """Read a ring and its instance: both by their place, or the ring with --job."""
+    said = [*jobs, *names]
+    if len(said) != 2 or len(jobs) > 1:
+        raise click.UsageError("with --kube a RING and one of its instances are needed")
+    return said[0], said[1]
 
 
 @click.command(
@@ -29,19 +45,37 @@ Examples:
   poise drain w1                        waits until w1 holds nothing
   poise drain w1 --job orders           where w1 is a member of several jobs
   poise drain w2 --no-wait
-  poise undrain w1                      takes it back into service"""
+  poise undrain w1                      takes it back into service
+  poise drain --kube web web-0          an instance of a ring of a cluster: shows the plan, and asks"""
 )
 @member_arguments
 @server_option(default=SERVER)
+@kube_options("Drain an instance of a ring of a cluster")
+@asking_options
 @waiting_options
-def drain(member: str, jobs: tuple[str, ...], server: str, no_wait: bool, timeout_s: float) -> None:
+def drain(
+    names: tuple[str, ...],
+    jobs: tuple[str, ...],
+    server: str,
+    no_wait: bool,
+    timeout_s: float,
+    yes: bool,
+    output: Output,
+    place: Place | None,
+) -> None:
     """Take MEMBER out of service: its items move to others, one safe hand-over after the other.
 
     It ends when MEMBER holds nothing and may be stopped. A drain is kept by the server: Ctrl-C ends the waiting, not
-    the drain. The guards of the job hold: while it is paused nothing leaves.
+    the drain. The guards of the job hold: while it is paused nothing leaves. With --kube the drain is kept on the ring.
     """
+    if place is not None:
+        from poise.cli.kube_orders import Answering, drain_instance
+
+        drain_instance(place, *ring_member(names, jobs), Answering(yes, output, not no_wait, timeout_s))
+        return
     from poise.cli.remote import Server
 
+    member = one_member(names)
     with Server(server) as asked:
         found = member_jobs(asked, member, jobs)
         for job in found:

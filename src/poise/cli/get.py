@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from poise.cli.common import SERVER, Output, output_option, server_option
+from poise.cli.kube_options import Place, kube_options
 
 if TYPE_CHECKING:
     from poise.cli.remote import Job, Server
@@ -35,20 +36,39 @@ Examples:
   poise get targetpools                     the jobs of one kind
   poise get targets core-routers            targets per pod
   poise get members orders
-  poise get orders --watch"""
+  poise get orders --watch
+  poise get --kube                          every ring of a cluster
+  poise get --kube objects web              who has what"""
 )
 @click.argument("what", nargs=-1, metavar="[NAME | KIND/NAME | KIND | targets NAME]...")
 @server_option(default=SERVER)
+@kube_options("Show rings of a cluster")
+@click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="With --kube: the rings of all namespaces.")
 @click.option("-w", "--watch", is_flag=True, help="Show it again whenever something changes, until Ctrl-C.")
 @click.option("--all", "everything", is_flag=True, help="Print every line, however many there are.")
 @output_option
-def get(what: tuple[str, ...], server: str, watch: bool, everything: bool, output: Output) -> None:
+def get(
+    what: tuple[str, ...],
+    server: str,
+    watch: bool,
+    everything: bool,
+    output: Output,
+    everywhere: bool,
+    place: Place | None,
+) -> None:
     """Show the jobs of a server.
 
     With the word targets, partitions, objects, workloads or items: who holds what. With the word members: load and
     state. NAME may be left out there, for all jobs. On a terminal --watch draws the picture anew; elsewhere it prints
     the lines that are new.
     """
+    if everywhere and place is None:
+        raise click.UsageError("--all-namespaces needs --kube")
+    if place is not None:
+        from poise.cli.kube_get import get_rings
+
+        get_rings(place._replace(everywhere=everywhere), what, output, everything=everything, watch=watch)
+        return
     from poise.cli.remote import Server
 
     with Server(server) as asked:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from poise.cli.common import Output, emit, output_option, said_server, server_option
+from poise.cli.kube_options import Place, kube_options
 from poise.errors import Fault, InvalidSpec
 
 if TYPE_CHECKING:
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 Examples:
   poise history orders 12 --db poise.db
   poise history orders --db postgresql://127.0.0.1/poise -o json > orders.journal
-  poise history orders 12 --server http://127.0.0.1:7878"""
+  poise history orders 12 --server http://127.0.0.1:7878
+  poise history --kube web                  what happened to the instances of a ring of a cluster"""
 )
 @click.argument("set_name", metavar="SET")
 @click.argument("item", required=False)
@@ -27,12 +29,23 @@ Examples:
 @click.option(
     "--db", "url", metavar="URL", help="Read this store.  [default, where no server is named: sqlite:///poise.db]"
 )
+@kube_options("Tell the Events of the ring of a cluster that is named in the place of SET, or of its instance ITEM")
 @output_option
-def history(set_name: str, item: str | None, server: str | None, url: str | None, output: Output) -> None:
+def history(
+    set_name: str, item: str | None, server: str | None, url: str | None, output: Output, place: Place | None
+) -> None:
     """Print every transition of ITEM, or of all items of SET, in order.
 
     With -o json the output is a journal that `poise verify` reads. At a server SET is the NAME or KIND/NAME of a job.
+    With --kube it is a ring, and what is told are its Events and since when its conditions hold: no object has a story.
     """
+    if place is not None:
+        if url is not None:
+            raise click.UsageError("--db and --kube exclude each other: ask one of them")
+        from poise.cli.kube_history import show_history
+
+        show_history(place, set_name, item, output)
+        return
     if url is not None and server is not None and said_server():
         raise click.UsageError("--server and --db exclude each other: ask one of them")
     if url is None and server is not None:

@@ -15,9 +15,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from poise.cli.webhook_flags import HookFlags, webhook_flags
+
 if TYPE_CHECKING:
     from poise.jobs.operating import Operator
     from poise.kube import Client
+    from poise.serve.settings import ServeSettings
 
 LISTEN = "127.0.0.1:8080"
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
@@ -29,7 +32,9 @@ _ID = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,198}[A-Za-z0-9])?")
 Examples:
   poise operator --definitions | kubectl apply -f -
   poise operator
-  poise operator --namespace team-a --listen 0.0.0.0:8080"""
+  poise operator --namespace team-a --listen 0.0.0.0:8080
+  poise operator --webhook 0.0.0.0:9443 --webhook-service poise-webhook
+  poise operator --page"""
 )
 @click.option(
     "--kubeconfig", metavar="FILE", help="How to reach the cluster.  [default: the Pod's account, KUBECONFIG]"
@@ -55,6 +60,9 @@ Examples:
     help="Let the API server refuse everybody else who writes labels of rings.",
 )
 @click.option("--exempt", multiple=True, metavar="USER", help="One more controller that copies labels (repeatable).")
+@webhook_flags
+@click.option("--page", is_flag=True, help="Serve a page there, too, which shows the rings and changes nothing.")
+@click.option("--host", "hosts", multiple=True, metavar="NAME", help="One more name that the page answers to.")
 @click.option("--definitions", is_flag=True, help="Print the custom resource definitions, for kubectl, and end.")
 def operator(
     kubeconfig: str | None,
@@ -65,6 +73,9 @@ def operator(
     lease_seconds: int,
     protect: bool,
     exempt: tuple[str, ...],
+    hook: HookFlags,
+    page: bool,
+    hosts: tuple[str, ...],
     definitions: bool,
 ) -> None:
     """Run the jobs that live on Kubernetes, until a signal comes.
@@ -78,13 +89,17 @@ def operator(
     next one need not wait.
 
     What it answers on HTTP can be read by everybody who reaches the address, and nothing can be changed there: it is
-    this machine only, unless --listen says otherwise. In a Pod, probes need --listen 0.0.0.0:8080.
+    this machine only, unless --listen says otherwise. In a Pod, probes need --listen 0.0.0.0:8080. With --page names of
+    objects can be read there, too: reach it by kubectl port-forward rather than by an open address.
     """
     _need_package()
     if definitions:
         _print_definitions()
         return
     _check_names(namespace, name)
+    hook.check()
+    if hosts and not page:
+        raise click.UsageError("--host is a name of the page: say --page")
     from poise.jobs.operating import Operator, identity, request_s
     from poise.kube import connect
     from poise.serve.settings import ServeSettings, open_sockets, read_listen
@@ -95,7 +110,7 @@ def operator(
     for chatty in ("httpx2", "httpcore2", "uvicorn"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
     sockets = open_sockets(ServeSettings(host=host, port=port))
-    with closing(sockets[0]):
+    with closing(sockets[0]), hook.opened() as hook_sockets:
         home = _home(client, namespace, in_pod=kubeconfig is None)
         me = identity(name or re.sub(r"[^A-Za-z0-9.-]", "-", socket.gethostname()).strip("-.") or "host")
         made = Operator(
@@ -106,22 +121,30 @@ def operator(
             lease_s=lease_seconds,
             protecting=protect,
             exempt=exempt,
+            webhook=hook.terms(home),
             tell=_say,
         )
         _say(f"answers on http://{host}:{sockets[0].getsockname()[1]}; Ctrl-C ends it")
-        asyncio.run(_run(made, client, sockets))
+        for each in hook_sockets:
+            _say(f"the webhook listens on port {each.getsockname()[1]}")
+        shown = ServeSettings(host=host, port=sockets[0].getsockname()[1], hosts=hosts) if page else None
+        asyncio.run(_run(made, client, sockets, hook_sockets, shown))
 
 
-async def _run(made: Operator, client: Client, sockets: list[socket.socket]) -> None:
+async def _run(
+    made: Operator,
+    client: Client,
+    sockets: list[socket.socket],
+    hook_sockets: list[socket.socket],
+    page: ServeSettings | None,
+) -> None:
     """Run until a signal comes or the operator ends; health is answered until the last moment."""
     from poise.errors import Hung
-    from poise.serve.probes import probe_app, serve_probes
 
     ended, quiet = _until_signal(), asyncio.Event()
     async with client:
-        serving = asyncio.create_task(
-            serve_probes(probe_app(made.dead, made.unready, made.metrics.exposition), sockets, quiet)
-        )
+        serving = asyncio.create_task(_show(made, sockets, page, quiet))
+        answering = asyncio.create_task(_answer(made, hook_sockets, quiet))
         working = asyncio.create_task(made.run())
         ending = asyncio.create_task(ended.wait())
         await asyncio.wait([working, ending, serving], return_when=asyncio.FIRST_COMPLETED)
@@ -139,7 +162,35 @@ async def _run(made: Operator, client: Client, sockets: list[socket.socket]) -> 
         finally:
             quiet.set()
             ending.cancel()
-            await serving
+            await asyncio.gather(serving, answering)
+
+
+async def _show(made: Operator, sockets: list[socket.socket], page: ServeSettings | None, ended: asyncio.Event) -> None:
+    """Serve health and numbers, and with these settings the page of the rings."""
+    from poise.serve.probes import probe_app, serve_probes
+
+    probes = probe_app(made.dead, made.unready, made.metrics.exposition)
+    if page is None:
+        await serve_probes(probes, sockets, ended)
+        return
+    from poise.serve.rings.ring_page import RingPage
+
+    shown = RingPage(lambda: made.rings, made.leader, host=page.host, port=page.port, hosts=page.hosts)
+    noting = asyncio.create_task(shown.run())
+    try:
+        await serve_probes(shown.app(probes), sockets, ended)
+    finally:
+        noting.cancel()
+        await asyncio.gather(noting, return_exceptions=True)
+        shown.close()
+
+
+async def _answer(made: Operator, sockets: list[socket.socket], ended: asyncio.Event) -> None:
+    """Serve the webhook, where there is one."""
+    from poise.serve.webhook import serve_webhook
+
+    if made.webhook is not None:
+        await serve_webhook(made.webhook.answer, made.webhook.certificates.shown.context, sockets, ended)
 
 
 def _until_signal() -> asyncio.Event:

@@ -21,6 +21,7 @@ from poise.cli.common import (
     server_option,
     what_if_options,
 )
+from poise.cli.kube_options import Place, kube_options
 
 if TYPE_CHECKING:
     from poise.jobs.entries import Planned
@@ -34,12 +35,17 @@ Examples:
   poise plan routers.yaml --drain gnmic-1        what would a drain move?
   poise plan shop.yaml --replicas cart=9 -o json
   cat routers.yaml | poise plan -f -
-  poise plan orders --drain w1 --server http://127.0.0.1:7878        a job of a server, as it is now"""
+  poise plan orders --drain w1 --server http://127.0.0.1:7878        a job of a server, as it is now
+  poise plan --kube web --add web-3        a ring of a cluster: what would move if web-3 joined?"""
 )
 @files_argument
 @only_option
 @server_option("Plan jobs of this server, named in the place of files")
+@kube_options("Plan rings of a cluster, named in the place of files")
 @what_if_options
+@click.option(
+    "--tokens", type=click.IntRange(1, 10_000), metavar="N", help="With --kube: the tokens of what --add names."
+)
 @at_option
 @output_option
 @click.option("--all", "everything", is_flag=True, help="Print every move, however many there are.")
@@ -53,6 +59,8 @@ def plan(
     output: Output,
     everything: bool,
     detailed_exitcode: bool,
+    tokens: int | None,
+    place: Place | None,
     **flags: tuple[str, ...],
 ) -> int:
     """Show the plan of every document in the files, or of jobs of a server; nothing is changed.
@@ -60,17 +68,32 @@ def plan(
     Every plan is checked by a second, independent implementation before it is shown. The last line of a plan is its
     certificate: the moves made, and the fewest possible, computed from the facts alone. With a server an argument is
     the NAME or KIND/NAME of a job, and no argument means all of them; where only POISE_SERVER names the server, an
-    argument that is a file is that file.
+    argument that is a file is that file. With --kube an argument is the NAME or NAMESPACE/NAME of a ring.
     """
     from poise.cli.main import CHANGES, OK
 
     what_if = imagined(flags)
-    if server is not None and asks_server([*files, *more]):
+    if tokens is not None and place is None:
+        raise click.UsageError("--tokens needs --kube")
+    if place is not None:
+        planned = _plan_rings(place, files, what_if, tokens, elsewhere=bool(more or only or at))
+    elif server is not None and asks_server([*files, *more]):
         planned = _plan_jobs(server, files, more, only, at, what_if)
     else:
         planned = _plan_files([*files, *more], only, at, what_if)
     show(planned, output, everything=everything)
     return CHANGES if detailed_exitcode and any(each.pending for each in planned) else OK
+
+
+def _plan_rings(
+    place: Place, names: tuple[str, ...], what_if: WhatIf | None, tokens: int | None, *, elsewhere: bool
+) -> list[Planned]:
+    """Plan rings of a cluster."""
+    from poise.cli.kube_get import plan_rings
+
+    if elsewhere:
+        raise click.UsageError("-f, --only and --at are for documents, not for --kube")
+    return plan_rings(place, names, what_if, tokens)
 
 
 def _plan_files(files: list[str], only: str | None, at: str | None, what_if: WhatIf | None) -> list[Planned]:

@@ -51,7 +51,17 @@ _JOB_WORDS: tuple[tuple[re.Pattern[str], str, str, Mood], ...] = (
     (re.compile(r"(?P<who>.+) back in service"), "{who} takes part again", "+", "good"),
     (re.compile(r"paused"), "Moves are paused", "‖", "move"),
     (re.compile(r"paused, recovery too"), "Moves are paused, and recovery too", "‖", "bad"),
-    (re.compile(r"resumed"), "Moves go on", "▸", "good"),
+    (re.compile(r"resumed|moves go on"), "Moves go on", "▸", "good"),
+    # What an operator tells of the instances of a ring.
+    (re.compile(r"moves are paused"), "Moves are paused", "‖", "move"),
+    (re.compile(r"moves are paused, and recovery too"), "Moves are paused, and recovery too", "‖", "bad"),
+    (re.compile(r"(?P<who>\S+) is ready(?: again)?(?: \(.*\))?"), "{who} is ready", "+", "good"),
+    (re.compile(r"(?P<who>\S+) is expired.*"), "{who} is late: nothing of it moves yet", "!", "bad"),
+    (re.compile(r"(?P<who>\S+) is dead.*"), "{who} is dead: its objects move", "!", "bad"),
+    (re.compile(r"(?P<who>\S+) has released its Lease.*"), "{who} has left: its objects move", "−", "move"),
+    (re.compile(r"(?P<who>\S+) is being drained: .*"), "{who} is being drained", "↩", "move"),
+    (re.compile(r"(?P<who>\S+) is drained and .*"), "{who} is drained, and may be stopped", "✓", "good"),
+    (re.compile(r"(?P<who>\S+) is no longer drained.*"), "{who} takes part again", "+", "good"),
 )
 # Their reason is what each of them says; many at once are told without it.
 _TELLING = ("divided", REPORTED)

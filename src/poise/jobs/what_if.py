@@ -61,7 +61,11 @@ def check_members(what_if: WhatIf, members: Collection[str], noun: str, *, gone:
     faults = []
     for i, name in enumerate(what_if.add):
         if name in seen:
-            again = "is added twice" if name in what_if.add[:i] else f"is a {noun} already"
+            again = (
+                "is added twice"
+                if name in what_if.add[:i]
+                else f"is {'an' if noun[0] in 'aeiou' else 'a'} {noun} already"
+            )
             faults.append(Fault(f"$.add[{i}]", f"{name} {again}"))
         seen.add(name)
     known = there | set(what_if.add)

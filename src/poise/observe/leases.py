@@ -40,12 +40,16 @@ class SeenLease(msgspec.Struct, frozen=True):
 
 def health(lease: SeenLease, now_s: float) -> Health:
     """Judge one lease at one instant, by the observer's own clock."""
-    silent_s = now_s - lease.seen_at_s
+
+    def silent(durations: int) -> bool:
+        # The very sums that `next_change_s` gives: a difference would be rounded in another way.
+        return now_s >= lease.seen_at_s + durations * lease.duration_s
+
     if lease.acquired:
-        return Health.ORPHANED if silent_s >= ORPHANED_AFTER * lease.duration_s else Health.DEAD
-    if silent_s >= 2 * lease.duration_s:
+        return Health.ORPHANED if silent(ORPHANED_AFTER) else Health.DEAD
+    if silent(2):
         return Health.UNCERTAIN
-    return Health.EXPIRED if lease.vanished or silent_s >= lease.duration_s else Health.READY
+    return Health.EXPIRED if lease.vanished or silent(1) else Health.READY
 
 
 def next_change_s(lease: SeenLease, now_s: float) -> float | None:
@@ -147,8 +151,8 @@ def judge(watched: WatchedLease, terms: LeaseTerms, now_s: float) -> Health:
     if fact is not None and not fact.holder:
         if _in_grace(watched, fact, terms, now_s):
             return Health.EXPIRED
-        past_s = now_s - watched.alive_at_s
-        return Health.ORPHANED if past_s >= ORPHANED_AFTER * terms.duration_s else Health.DEAD
+        orphaned_s = watched.alive_at_s + ORPHANED_AFTER * terms.duration_s
+        return Health.ORPHANED if now_s >= orphaned_s else Health.DEAD
     if fact is None and now_s < _grace_s(watched, terms):
         return Health.EXPIRED
     absent = fact is None or not is_process_of(fact.holder, watched.name)

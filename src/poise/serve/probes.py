@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from poise.serve.calls.health import Health
 from poise.serve.connections import Connection
@@ -31,7 +32,7 @@ class _ProbeConnection(Connection):
     connections_max = 100
 
 
-class _Server(uvicorn.Server):
+class QuietServer(uvicorn.Server):
     """A server that leaves signals to its process."""
 
     @contextmanager
@@ -61,7 +62,7 @@ def _health(wrong: str) -> Response:
     return Response(msgspec.json.encode(Health()), media_type="application/json")
 
 
-async def serve_probes(app: Starlette, sockets: list[socket.socket], ended: asyncio.Event) -> None:
+async def serve_probes(app: ASGIApp, sockets: list[socket.socket], ended: asyncio.Event) -> None:
     """Serve until `ended` is set. It shares the loop of the process: a loop that hangs does not answer."""
     config = uvicorn.Config(
         app,
@@ -77,7 +78,7 @@ async def serve_probes(app: Starlette, sockets: list[socket.socket], ended: asyn
         timeout_keep_alive=_IDLE_S,
         timeout_graceful_shutdown=_END_S,
     )
-    server = _Server(config)
+    server = QuietServer(config)
     serving = asyncio.create_task(server.serve(sockets))
     ending = asyncio.create_task(ended.wait())
     await asyncio.wait([serving, ending], return_when=asyncio.FIRST_COMPLETED)

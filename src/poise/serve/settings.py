@@ -49,6 +49,7 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
     session_s: float = 12 * 3600.0
     connections_max: int = 10_000
     end_s: float = 5.0
+    on_kubernetes: bool = False  # What is shown lives there, and is changed there: here everybody only looks.
 
     @property
     def is_open(self) -> bool:

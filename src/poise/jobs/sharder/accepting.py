@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
 from poise.documents import load
-from poise.errors import Forbidden, InvalidSpec, invalid
+from poise.errors import Fault, Forbidden, InvalidSpec
 from poise.jobs.sharder.status import BRAKE_ANNOTATION, Refusal
 from poise.kube.objects import Custom, Meta
 from poise.model import ShardRing
-from poise.model.shard_ring import RingGuards
+from poise.model.shard_ring import RingGuards, ShardRingSpec
 
 FINALIZER = "poise.dev/shards"
+OPERATOR_ANNOTATION = "poise.dev/operator"
 _NO_GUARDS = RingGuards(moves_in_flight_max=None)
 
 
@@ -31,6 +32,17 @@ def is_accepted(meta: Meta) -> bool:
     return FINALIZER in meta.finalizers
 
 
+def run_elsewhere(meta: Meta, home: str) -> str:
+    """Name the other installation that accepted a ring, by the namespace of its leader; empty where there is none."""
+    by = meta.annotations.get(OPERATOR_ANNOTATION, "")
+    return by if is_accepted(meta) and home and by != home else ""
+
+
+def is_claimed(meta: Meta, home: str) -> bool:
+    """Say whether this installation has accepted a ring, and said so on it."""
+    return is_accepted(meta) and (not home or meta.annotations.get(OPERATOR_ANNOTATION) == home)
+
+
 def is_removed(meta: Meta) -> bool:
     """Say whether somebody wants a ring to end."""
     return meta.deletion_timestamp is not None
@@ -45,11 +57,20 @@ def read_ring(custom: Custom) -> ShardRing:
     """Read the document of a ring by the same rules as everywhere; InvalidSpec with every fault."""
     (document,) = load(custom.as_document(), custom.metadata.name)
     assert isinstance(document, ShardRing), "only rings are watched"
-    guards = document.spec.guards
-    unkept = msgspec.structs.replace(guards, moves_in_flight_max=None) != _NO_GUARDS
-    if unkept:
-        raise invalid("$.spec.guards", "the operator keeps movesInFlightMax only: other guards would be ignored")
+    faults = tuple(_unkept(document.spec))
+    if faults:
+        raise InvalidSpec(*faults)
     return document
+
+
+def _unkept(spec: ShardRingSpec) -> Iterator[Fault]:
+    """Find what is right in a file, and would be ignored on Kubernetes."""
+    if msgspec.structs.replace(spec.guards, moves_in_flight_max=None) != _NO_GUARDS:
+        yield Fault("$.spec.guards", "the operator keeps movesInFlightMax only: other guards would be ignored")
+    if spec.objects:
+        yield Fault("$.spec.objects", "these are keys where there is no Kubernetes; here resources name the objects")
+    if not spec.resources:
+        yield Fault("$.spec.resources", "expected at least one resource, such as {resource: secrets}")
 
 
 def name_taken(meta: Meta, by: Meta) -> Refusal:
@@ -68,6 +89,12 @@ def invalid_document(error: InvalidSpec, *, runs: bool, removed: bool) -> Refusa
     if removed:
         return Refusal("InvalidSpec", f"{faults} (mend this: its labels cannot be taken off without its resources)")
     return Refusal("InvalidSpec", faults)
+
+
+def taken_elsewhere(by: str) -> Refusal:
+    """Say that another installation runs a ring; its status is that one's to write."""
+    told = f"the operator of the namespace {by} runs this ring: uninstall one of the two"
+    return Refusal("RunElsewhere", f"{told}; if that one is gone for good, remove the annotation {OPERATOR_ANNOTATION}")
 
 
 def forbidden(error: Forbidden) -> Refusal:

@@ -32,6 +32,7 @@ class Deciding:
         self.spec, self.view, self.instances = spec, view, instances
         self.touched: dict[str, None] = {}
         self.delayed: dict[str, None] = {}
+        self.withheld: set[str] = set()
         self.starting: set[str] = set()
         self.unplanned = True
         self.needs_changed = False
@@ -79,11 +80,14 @@ class Deciding:
         self.unplanned = False
         if self.spec.policy != "balanced":
             return
-        before, self._homes = self._homes, balanced_homes(self.view, self.instances.standings)
+        before, self._homes = self._homes, self._balanced()
         for uid in self.view.kin.roots():
             key = self.view.kin.objects[uid].key
             if before.get(key) != self._homes.get(key):
                 self.touched[uid] = None
+
+    def _balanced(self) -> dict[str, str | None]:
+        return balanced_homes(self.view, self.instances.standings, self.instances.orders.drained)
 
     @property
     def in_flight(self) -> int:
@@ -102,6 +106,7 @@ class Deciding:
         """Decide on one family by what is seen now, and remember what it waits for."""
         self.touched.pop(root, None)
         self.delayed.pop(root, None)
+        self.withheld.discard(root)
         if not self.view.kin.is_root(root):
             self._need(root, frozenset())
             return ()
@@ -109,7 +114,7 @@ class Deciding:
         clocks = self._clocks(family)
         decided = plan_pass(
             Relatives((family,)),
-            {root: self._home(family)},
+            {root: self._wanted(family)},
             self._outlook(clocks, now_s, drain_until),
             clocks,
             moves_max=self.spec.guards.moves_in_flight_max,
@@ -120,6 +125,23 @@ class Deciding:
         if decided.delayed:
             self.delayed[root] = None
         return decided.steps
+
+    def _wanted(self, family: Family) -> str | None:
+        """Give whom the planner chose, unless a pause lets the family stay; a hand-over that was begun goes on.
+
+        A pause only changes who is wanted, and the protocol was explored with plans that change at any moment.
+        """
+        home, root, orders = self._home(family), family.root, self.instances.orders
+        if not orders.paused or not root.selected:
+            return home
+        standings, shard, aim = self.instances.standings, root.marks.shard, root.marks.drain
+        if shard is not None and standings.get(shard, Standing.LATE) not in _GONE:
+            stays: str | None = aim if aim and aim not in orders.drained else shard
+        else:
+            stays = home if orders.paused == "moves" else None
+        if stays != home and standings.get(home or "") is Standing.READY:
+            self.withheld.add(root.uid)
+        return stays
 
     def _home(self, family: Family) -> str | None:
         """Give whom the planner chose."""
@@ -139,7 +161,7 @@ class Deciding:
             standings=self.instances.standings,
             drain_until=drain_until,
             overdue=overdue(clocks, self.spec.drain_timeout_seconds, now_s) if clocks else frozenset(),
-            force=self.spec.on_drain_timeout == "force",
+            force=self.spec.on_drain_timeout == "force" and not self.instances.orders.paused,
             braked=self.instances.braked,
         )
 

@@ -33,7 +33,8 @@ def happenings(before: RingReport | None, after: RingReport) -> list[Happening]:
         return []
     known = {each.name: each for each in before.instances}
     found = [each for now in after.instances for each in _of_instance(known.get(now.name), now)]
-    return gathered(found) + _of_brake(before, after)
+    found += [each for now in after.instances for each in _of_drain(known.get(now.name), now)]
+    return gathered(found) + _of_brake(before, after) + _of_pause(before, after)
 
 
 def _of_instance(before: InstanceSeen | None, now: InstanceSeen) -> Iterable[Happening]:
@@ -53,6 +54,28 @@ def _of_instance(before: InstanceSeen | None, now: InstanceSeen) -> Iterable[Hap
         yield Happening("InstanceReleased", now.name, f"{now.name} has released its Lease{note}: its objects move")
     elif now.state is Health.DEAD and was is not None and was is not Health.ORPHANED:
         yield Happening("InstanceDead", now.name, f"{now.name} is dead{note}: its objects move", "Warning")
+
+
+def _of_drain(before: InstanceSeen | None, now: InstanceSeen) -> Iterable[Happening]:
+    was = before is not None and before.drained
+    held = before is None or not was or bool(before.objects)
+    if now.drained and not was and now.objects:
+        yield Happening(
+            "InstanceDraining", now.name, f"{now.name} is being drained: its objects move, it gets no others"
+        )
+    elif now.drained and held and not now.objects:
+        yield Happening("InstanceDrained", now.name, f"{now.name} is drained and has no object: it may be stopped")
+    elif was and not now.drained:
+        yield Happening("InstanceUndrained", now.name, f"{now.name} is no longer drained: it takes its share again")
+
+
+def _of_pause(before: RingReport, after: RingReport) -> list[Happening]:
+    if after.paused == before.paused:
+        return []
+    if not after.paused:
+        return [Happening("Resumed", "", "moves go on")]
+    recovery = ", and recovery too" if after.paused == "all" else ""
+    return [Happening("Paused", "", f"moves are paused{recovery}")]
 
 
 def _of_brake(before: RingReport, after: RingReport) -> list[Happening]:

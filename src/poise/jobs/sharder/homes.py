@@ -3,23 +3,35 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from poise.decide.balance import rebalance
 from poise.jobs.sharder.view import View
-from poise.model.sharding import NOBODY, Marks, Standing
+from poise.model.sharding import NOBODY, Marks, SeenObject, Standing
 
 
-def balanced_homes(view: View, standings: Mapping[str, Standing]) -> dict[str, str | None]:
+def balanced_homes(
+    view: View, standings: Mapping[str, Standing], drained: Collection[str] = ()
+) -> dict[str, str | None]:
     """Plan a home for every key but those of instances that are late: they keep what they have.
 
-    A key that is on its way counts where it goes. Where roots of one key are held by several, most of them decide.
+    Who is drained takes nothing. A key that is on its way counts where it goes. Where roots of one key are held by
+    several, most of them decide.
     """
-    ready = [name for name, standing in standings.items() if standing is Standing.READY]
+    ready = [name for name, standing in standings.items() if standing is Standing.READY and name not in drained]
+    current, frozen = key_places((view.kin.objects[uid] for uid in view.kin.roots()), standings)
+    free = {key: place for key, place in current.items() if key not in frozen}
+    planned = rebalance(free, ready, free)
+    return dict(planned.assignment)
+
+
+def key_places(
+    roots: Iterable[SeenObject], standings: Mapping[str, Standing]
+) -> tuple[dict[str, str | None], set[str]]:
+    """Say where every key counts now, None where nobody has it; and which keys are with instances that are late."""
     places: dict[str, Counter[str]] = {}
     frozen: set[str] = set()
-    for uid in view.kin.roots():
-        root = view.kin.objects[uid]
+    for root in roots:
         if not root.selected:
             continue
         place = _place(root.marks, standings)
@@ -28,9 +40,7 @@ def balanced_homes(view: View, standings: Mapping[str, Standing]) -> dict[str, s
         counted = places.setdefault(root.key, Counter())
         if place is not None:
             counted[place] += 1
-    current = {key: _most(counted) for key, counted in places.items() if key not in frozen}
-    planned = rebalance(current, ready, current)
-    return dict(planned.assignment)
+    return {key: _most(counted) for key, counted in places.items()}, frozen
 
 
 def _place(marks: Marks, standings: Mapping[str, Standing]) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from poise.hold.ring_leases import TOKENS_MAX, read_lease
+from poise.jobs.sharder.orders import Orders
 from poise.jobs.sharder.report import InstanceSeen
 from poise.kube import Lease
 from poise.model.sharding import (
@@ -44,6 +45,7 @@ class Instances:
         self.leaving: set[str] = set()
         self.notes: dict[str, str] = {}
         self.vanished: tuple[str, ...] = ()
+        self.orders = Orders()
         self.released_s = float("-inf")
         self.next_s = float("-inf")
 
@@ -124,7 +126,11 @@ class Instances:
         return next_lease_write(watched, self.terms, now_s, work=work, named=named, braked=self.braked)
 
     def tokens(self, usual: int) -> dict[str, int]:
-        """Give the tokens of the members: who is ready, and who is late and keeps its place in case it returns.
+        """Give the tokens of the members, without those who are drained: they hold nothing in the end."""
+        return {name: count for name, count in self.members(usual).items() if name not in self.orders.drained}
+
+    def members(self, usual: int) -> dict[str, int]:
+        """Give the tokens of who is ready, and of who is late and keeps its place in case it returns.
 
         Whoever is late because it has no Lease, or because a stranger holds that, has no place: keys would wait for it.
         """
@@ -145,6 +151,7 @@ class Instances:
                 tokens=usual if each.fact is None or each.fact.tokens is None else each.fact.tokens,
                 objects=len(objects.get(name, ())),
                 note=self.notes.get(name) or _oddity(each, self.leases.get(name), self.terms),
+                drained=name in self.orders.drained,
             )
             for name, each in sorted(self.watched.items())
         )

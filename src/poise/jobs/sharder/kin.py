@@ -61,6 +61,10 @@ class Kin:
         """Name all roots."""
         return (uid for uid, root in self._roots.items() if uid == root)
 
+    def rooted(self) -> dict[str, str | None]:
+        """Give a copy of who is whose root; None is that of an object whose owner was not seen."""
+        return dict(self._roots)
+
     def waiting(self) -> Iterator[str]:
         """Name the objects whose owner has not been seen."""
         return (uid for uid, root in self._roots.items() if root is None)

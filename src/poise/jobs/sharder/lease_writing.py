@@ -6,17 +6,18 @@ write whose end is not known is observed like everybody else's.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
 
 from poise import clock
-from poise.errors import Forbidden, PoiseError, Unavailable
+from poise.errors import Forbidden, PoiseError
 from poise.hold.ring_leases import sharder_lease
 from poise.jobs.sharder.instances import Instances
 from poise.jobs.sharder.report import RingCounts
 from poise.jobs.sharder.session import Session
+from poise.jobs.sharder.writing import longest_s
 from poise.kube import LEASES, Client, Lease, ObjectRef, WorkQueue
+from poise.kube.client import within
 from poise.kube.pacing import Pace
 from poise.kube.work import Workers
 from poise.model.sharding import LeaseWrite
@@ -103,20 +104,17 @@ class LeaseWriter:
     async def _send(self, write: LeaseWrite) -> Lease | None:
         """Send one write, and wait for less than the margin by which a hold is stopped to be used before its end."""
         ref = ObjectRef(LEASES, write.name, self._place[0])
-        try:
-            async with asyncio.timeout(self._instances.terms.margin_s * 0.8):
-                if write.kind == "delete":
-                    await self._client.delete(ref, uid=write.uid or "", version=write.version or "")
-                    return None
-                # The time has microseconds, so that no write leaves the Lease as it was.
-                told = clock.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-                old = None if write.version is None else self._instances.leases[write.name]
-                lease = sharder_lease(write, old, self._place, told)
-                if old is None:
-                    return await self._client.create(ref, lease, Lease)
-                return await self._client.replace(ref, lease, Lease)
-        except TimeoutError:
-            raise Unavailable("the API server gave no answer in time") from None
+        async with within(longest_s(self._instances.terms)):
+            if write.kind == "delete":
+                await self._client.delete(ref, uid=write.uid or "", version=write.version or "")
+                return None
+            # The time has microseconds, so that no write leaves the Lease as it was.
+            told = clock.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+            old = None if write.version is None else self._instances.leases[write.name]
+            lease = sharder_lease(write, old, self._place, told)
+            if old is None:
+                return await self._client.create(ref, lease, Lease)
+            return await self._client.replace(ref, lease, Lease)
 
     def _failed(self, name: str, error: PoiseError, _wait_s: float) -> None:
         self._counts.failures += 1

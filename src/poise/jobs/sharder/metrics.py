@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 
 from poise import __version__
 from poise.jobs.sharder.report import RingCounts, RingReport
-from poise.jobs.sharder.status import ready_instances
+from poise.jobs.sharder.status import JUDGES, Looked, Refusal, drained_instances, ready_instances
 from poise.observe.leases import Health
 
 
@@ -23,6 +23,14 @@ class RingNumbers(msgspec.Struct, frozen=True):
     name: str
     report: RingReport
     counts: RingCounts
+    refusal: Refusal | None = None
+    removing: bool = False
+
+    @property
+    def conditions(self) -> dict[str, bool]:
+        """Say which conditions of its status are True."""
+        looked = Looked(generation=0, report=self.report, refusal=self.refusal, removing=self.removing)
+        return {kind: judge(looked).status == "True" for kind, judge in JUDGES.items()}
 
     @property
     def job(self) -> str:
@@ -46,6 +54,9 @@ _GAUGES: tuple[tuple[str, str, Callable[[RingReport], float]], ...] = (
     ("drains_pending", "Objects that an instance is asked for.", lambda report: report.drains),
     ("drains_overdue", "Objects not handed over in time.", lambda report: report.overdue),
     ("oldest_drain_seconds", "Age of the oldest drain.", lambda report: report.oldest_drain_s or 0.0),
+    ("moves_withheld", "Moves that a pause holds back.", lambda report: report.withheld),
+    ("paused", "1 while moves are paused.", lambda report: bool(report.paused)),
+    ("members_drained", "Members that are to hold nothing.", lambda report: len(drained_instances(report))),
     ("brake_engaged", "1 while the brake holds.", lambda report: bool(report.vanished)),
     ("synced", "1 when every list has been read.", lambda report: report.synced),
     ("faults", "What keeps a ring from being read whole.", lambda report: len(report.faults)),
@@ -66,6 +77,7 @@ PROCESS = {
     "leads": "1 while this process leads.",
     "rings": "Rings that this process runs.",
     "rings_refused": "Rings that are not run, or not by their newest document.",
+    "policy_trouble": "1 while the labels of rings are not protected as they should be.",
     "kube_events_dropped": "Events for people that were only counted: too many at once, or not accepted.",
 }
 
@@ -82,13 +94,16 @@ class RingCollector(Collector):
         rings = list(self._rings())
         members = GaugeMetricFamily("poise_members", "Members by state.", labels=["job", "state"])
         load = GaugeMetricFamily("poise_load", "What a member holds.", labels=["job", "member"])
+        condition = GaugeMetricFamily("poise_condition", "1 while a condition is True.", labels=["job", "type"])
         for ring in rings:
+            for kind, is_true in ring.conditions.items():
+                condition.add_metric([ring.job, kind], is_true)
             for state in Health:
                 count = sum(each.state is state for each in ring.report.instances)
                 members.add_metric([ring.job, state.value], count)
             for each in ring.report.instances:
                 load.add_metric([ring.job, each.name], each.objects)
-        yield from (members, load)
+        yield from (members, load, condition)
         yield from (_gauge(*row, rings) for row in _GAUGES)
         yield from (_counter(*row, rings) for row in _COUNTERS)
         yield from (_counter_by_kind(*row, rings) for row in _BY_KIND)
@@ -121,13 +136,20 @@ def _counter_by_kind(
 class OperatorMetrics:
     """All numbers of one operator."""
 
-    def __init__(self, rings: Callable[[], Iterable[RingNumbers]], single: Mapping[str, Callable[[], float]]) -> None:
-        """Ask these at each scrape; the single numbers are those of PROCESS."""
+    def __init__(
+        self,
+        rings: Callable[[], Iterable[RingNumbers]],
+        single: Mapping[str, Callable[[], float]],
+        more: Iterable[Collector] = (),
+    ) -> None:
+        """Ask these at each scrape; the single numbers are those of PROCESS, `more` has others of the process."""
         # The times when a counter was made are of no use here, and would double the number of series.
         prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # It has no types.
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(RingCollector(rings))
         ProcessCollector(registry=self._registry)
+        for collector in more:
+            self._registry.register(collector)
         for name, read in single.items():
             Gauge(f"poise_{name}", PROCESS[name], registry=self._registry).set_function(read)
         labels = ["version", "python"]

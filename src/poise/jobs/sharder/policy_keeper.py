@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 
@@ -54,7 +55,7 @@ class Kept(KubeValue, frozen=True):
     def is_as(self, document: Mapping[str, object]) -> bool:
         """Say whether it is as a document wants it."""
         shown = {"metadata": {"name": self.metadata.name, "labels": self.metadata.labels}, "spec": self.spec}
-        return all(_covers(shown[part], document[part]) for part in shown)
+        return all(covers(shown[part], document[part]) for part in shown)
 
 
 class _User(KubeValue, frozen=True):
@@ -69,8 +70,22 @@ class _Review(KubeValue, frozen=True):
     status: _UserStatus = _UserStatus()
 
 
-class _ServerVersion(KubeValue, frozen=True):
+class ServerVersion(KubeValue, frozen=True):
+    """What the API server says it is."""
+
     git_version: str = ""
+
+    @property
+    def number(self) -> tuple[int, int]:
+        """Its first two numbers; what cannot be read counts as old."""
+        found = re.match(r"v?(\d{1,4})\.(\d{1,4})", self.git_version)
+        return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+async def own_user(client: Client) -> str:
+    """Ask the API server who this process is."""
+    body = {"apiVersion": _SELF.api_version, "kind": _SELF.kind}
+    return (await client.create(ObjectRef(_SELF, ""), body, _Review)).status.user_info.username
 
 
 class PolicyKeeper:
@@ -98,7 +113,7 @@ class PolicyKeeper:
         self._me = ""
         self._kinds: dict[Names, str] = {}
         self._failures = 0
-        self._woken = asyncio.Event()
+        self._woken, self._alone = asyncio.Event(), asyncio.Lock()
         self.trouble = ""
 
     def update(self, rings: Iterable[ShardRing]) -> None:
@@ -117,6 +132,15 @@ class PolicyKeeper:
                 async with asyncio.timeout(wait_s):
                     await self._woken.wait()
 
+    async def remove(self, ring: ShardRing) -> None:
+        """Remove what protects a ring that ends and is no longer run; what may not be removed stays."""
+        async with self._alone:
+            for resource in (BINDINGS, POLICIES):
+                with suppress(NotFound, Forbidden):
+                    for name, kept in (await self._there(resource)).items():
+                        if self._is_own(kept.metadata) and _is_of(kept.metadata, ring) and self._may_act():
+                            await self._delete(resource, name, kept.metadata)
+
     async def _look(self) -> float | None:
         """Look once; gives when to look again."""
         if self._rings is None:
@@ -124,7 +148,8 @@ class PolicyKeeper:
         if not self._may_act():
             return _LEAD_S
         try:
-            self._say(await self._keep(self._rings))
+            async with self._alone:
+                self._say(await self._keep(self._rings))
         except PoiseError as error:
             self._failures += 1
             wait_s = max(_FAILED_PACE.wait_s(self._failures, random.random()), asked_wait_s(error))
@@ -156,7 +181,7 @@ class PolicyKeeper:
         return "; ".join(filter(None, troubles))
 
     async def _too_old(self) -> str:
-        told = await self._client.read("/version", _ServerVersion)
+        told = await self._client.read("/version", ServerVersion)
         return f"{_OPEN}: this cluster ({told.git_version}) has no {POLICIES.kind}, which Kubernetes has since 1.30"
 
     async def _there(self, resource: Resource) -> dict[str, Kept]:
@@ -166,8 +191,7 @@ class PolicyKeeper:
     async def _wanted(self, rings: tuple[ShardRing, ...]) -> list[Protection]:
         """Make what should be there, for this user and the kinds that the cluster has now."""
         if not self._me:
-            body = {"apiVersion": _SELF.api_version, "kind": _SELF.kind}
-            self._me = (await self._client.create(ObjectRef(_SELF, ""), body, _Review)).status.user_info.username
+            self._me = await own_user(self._client)
         for names in {each for ring in rings for each in resource_names(ring)} - self._kinds.keys():
             found = await find_resource(self._client, *names)
             if isinstance(found, Resource):
@@ -205,15 +229,17 @@ class PolicyKeeper:
             for name in there.keys() - names:
                 meta = there[name].metadata
                 if self._is_own(meta) and await self._is_over(meta, rings) and self._may_act():
-                    with suppress(NotFound):
-                        await self._client.delete(ObjectRef(resource, name), uid=meta.uid)
-                    _log.info("policy.removed kind=%s name=%s", resource.kind, name)
+                    await self._delete(resource, name, meta)
+
+    async def _delete(self, resource: Resource, name: str, meta: Meta) -> None:
+        with suppress(NotFound):
+            await self._client.delete(ObjectRef(resource, name), uid=meta.uid)
+        _log.info("policy.removed kind=%s name=%s", resource.kind, name)
 
     async def _is_over(self, meta: Meta, rings: tuple[ShardRing, ...]) -> bool:
         """Say whether a policy has no ring any more. A ring that is there stays protected, also while it is not run."""
         name, namespace = meta.labels.get(RING_LABEL, ""), meta.labels.get(NAMESPACE_LABEL, "")
-        run = any((ring.metadata.name, ring.metadata.namespace) == (name, namespace) for ring in rings)
-        if run or not self._protecting:
+        if any(_is_of(meta, ring) for ring in rings) or not self._protecting:
             return True
         try:
             found, _ = await self._client.list_all(
@@ -224,17 +250,22 @@ class PolicyKeeper:
         return not found
 
 
+def _is_of(meta: Meta, ring: ShardRing) -> bool:
+    its = ring.metadata
+    return (meta.labels.get(RING_LABEL, ""), meta.labels.get(NAMESPACE_LABEL, "")) == (its.name, its.namespace)
+
+
 def _not_allowed(error: Forbidden) -> str:
     """Say which right is missing: the API server names it best."""
     right = error.told or f"may not {error.verb} {error.resource}"
     return f"{_OPEN} as they should be: {right} (grant it, or start the operator with --no-protect)"
 
 
-def _covers(found: object, wanted: object) -> bool:
+def covers(found: object, wanted: object) -> bool:
     """Say whether all that is wanted is there; what others added to a mapping, such as a default, is theirs."""
     if isinstance(wanted, Mapping):
-        return isinstance(found, Mapping) and all(_covers(found.get(key), value) for key, value in wanted.items())
+        return isinstance(found, Mapping) and all(covers(found.get(key), value) for key, value in wanted.items())
     if isinstance(wanted, list):
         there = found if isinstance(found, list) else []
-        return len(there) == len(wanted) and all(map(_covers, there, wanted))
+        return len(there) == len(wanted) and all(map(covers, there, wanted))
     return found == wanted

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import msgspec
 
+from poise.jobs.sharder.orders import Paused
 from poise.observe.leases import Health
 
 
 class InstanceSeen(msgspec.Struct, frozen=True, kw_only=True):
-    """One instance by its Lease; `note` says what is odd about it, such as a holder that is somebody else."""
+    """One instance by its Lease; `note` says what is odd about it, such as a holder that is somebody else.
+
+    `drained`: people want it to hold nothing, while it runs.
+    """
 
     name: str
     state: Health
     tokens: int
     objects: int
     note: str = ""
+    drained: bool = False
 
 
 class RingReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,6 +28,7 @@ class RingReport(msgspec.Struct, frozen=True, kw_only=True):
     `synced`: every mirror has been listed once. `faults` are sentences for people: a resource that does not exist or
     may not be listed, with the missing right. `vanished` names those for whom the brake holds; without any it is open.
     `clear`: no root has a shard label and nothing is left to write, so that a ring that is being removed may end.
+    `withheld` counts the roots that a pause keeps where they are.
     """
 
     synced: bool = False
@@ -38,6 +44,8 @@ class RingReport(msgspec.Struct, frozen=True, kw_only=True):
     in_flight: int = 0
     vanished: tuple[str, ...] = ()
     clear: bool = False
+    paused: Paused = ""
+    withheld: int = 0
 
 
 class RingCounts(msgspec.Struct, kw_only=True):

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from poise.errors import PoiseError
 from poise.jobs.sharder.happenings import Happening, happenings
+from poise.jobs.sharder.orders import NO_ORDERS, Orders
 from poise.jobs.sharder.report import RingReport
 from poise.jobs.sharder.sharder import RingSharder
 from poise.jobs.sharder.status import Refusal
@@ -32,7 +33,7 @@ class RingRun:
         self._failed = ""
         self._before: RingReport | None = None
         self._make, self._changed = make, changed
-        self._removing, self._brake_released = False, ""
+        self._removing, self._brake_released, self._orders = False, "", NO_ORDERS
         self.sharder = make(ring)
 
     def failure(self, report: RingReport) -> Refusal | None:
@@ -46,12 +47,12 @@ class RingRun:
         before, self._before = self._before, report
         return happenings(before, report)
 
-    def update(self, ring: ShardRing, *, removing: bool, brake_released: str) -> None:
+    def update(self, ring: ShardRing, *, removing: bool, brake_released: str, orders: Orders = NO_ORDERS) -> None:
         """Take what people want now; what is known already changes nothing."""
-        wanted = (ring, removing, brake_released)
-        if wanted != (self.ring, self._removing, self._brake_released):
-            self.ring, self._removing, self._brake_released = wanted
-            self.sharder.update(ring, removing=removing, brake_released=brake_released)
+        wanted = (ring, removing, brake_released, orders)
+        if wanted != (self.ring, self._removing, self._brake_released, self._orders):
+            self.ring, self._removing, self._brake_released, self._orders = wanted
+            self.sharder.update(ring, removing=removing, brake_released=brake_released, orders=orders)
 
     async def run(self) -> None:
         """Run until cancelled; a sharder that fails begins anew, later each time, and knows nothing of before."""
@@ -71,8 +72,10 @@ class RingRun:
 
     def _begin_anew(self) -> None:
         self.sharder, self._before = self._make(self.ring), None
-        if self._removing or self._brake_released:
-            self.sharder.update(self.ring, removing=self._removing, brake_released=self._brake_released)
+        if self._removing or self._brake_released or self._orders != NO_ORDERS:
+            self.sharder.update(
+                self.ring, removing=self._removing, brake_released=self._brake_released, orders=self._orders
+            )
 
 
 def told(error: BaseException) -> str:

@@ -1,35 +1,42 @@
 """Follows the ShardRings of a cluster and runs a sharder for each one that is accepted.
 
-Order for safety: the finalizer before the first label, no label left before the finalizer goes. One ring that cannot
-be run is told so in its status, and the others go on.
+Order for safety: the finalizer before the first label, no label and no policy left before the finalizer goes. One ring
+that cannot be run is told so in its status, and the others go on.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 
 import msgspec
 
 from poise import clock
-from poise.errors import Forbidden, InvalidSpec, NotFound, PoiseError
+from poise.errors import Conflict, Forbidden, InvalidSpec, NotFound, PoiseError
 from poise.jobs.sharder.accepting import (
     FINALIZER,
+    OPERATOR_ANNOTATION,
     brake_released,
     forbidden,
     invalid_document,
     is_accepted,
+    is_claimed,
     is_removed,
     name_taken,
     read_ring,
     rightful,
+    run_elsewhere,
+    taken_elsewhere,
 )
 from poise.jobs.sharder.metrics import RingNumbers
+from poise.jobs.sharder.orders import read_orders
 from poise.jobs.sharder.recording import Recorder
 from poise.jobs.sharder.report import RingReport
 from poise.jobs.sharder.ring_run import RingRun
+from poise.jobs.sharder.session import Session
 from poise.jobs.sharder.sharder import RingSharder
+from poise.jobs.sharder.snapshot import RingSnapshot
 from poise.jobs.sharder.status import Looked, Refusal, read_known, status_of
 from poise.kube import Client, Event, Modified, ObjectRef, Reflector, Selection, Synced, WorkQueue
 from poise.kube.crds import custom_resource
@@ -48,14 +55,24 @@ _FAILED_PACE = Pace(first_s=0.2, longest_s=10.0)
 _log = logging.getLogger("poise.operator")
 
 
+async def _nothing(_ring: ShardRing) -> None:
+    """Do nothing."""
+
+
 class Lookout(msgspec.Struct, frozen=True, kw_only=True):
-    """What the job is given: who it is, when it may act, and where it looks; no scope is the whole cluster."""
+    """What the job is given: who it is, when it may act, and where it looks; no scope is the whole cluster.
+
+    `home` names the installation: two of them must never run one ring.
+    """
 
     client: Client
     me: str
+    home: str = ""
     may_act: Callable[[], bool]
     scope: str | None = None
     rings_changed: Callable[[list[ShardRing]], None] = lambda _rings: None
+    ring_ends: Callable[[ShardRing], Awaitable[None]] = _nothing
+    troubles: Callable[[], dict[str, str]] = dict
     now_s: Callable[[], float] = clock.boot_s
 
 
@@ -75,6 +92,18 @@ class KnownRing:
     def meta(self) -> Meta:
         """Who it is, by the newest that was seen."""
         return self.custom.metadata
+
+
+class RingLook(msgspec.Struct, frozen=True):
+    """One ring as an operator knows it; without a report no sharder runs for it, and `refusal` says why.
+
+    `revision` is another one when objects, or their labels of this ring, are.
+    """
+
+    meta: Meta
+    report: RingReport | None
+    refusal: Refusal | None
+    revision: int = 0
 
 
 class Rings:
@@ -111,7 +140,35 @@ class Rings:
 
     def numbers(self) -> list[RingNumbers]:
         """Give the numbers of all rings that are run."""
-        return [RingNumbers(name, run.sharder.report, run.sharder.counts) for name, run in self._runs()]
+        known = sorted(self._known.values(), key=lambda each: each.meta.key)
+        return [
+            RingNumbers(
+                each.meta.name, each.run.sharder.report, each.run.sharder.counts, each.refusal, is_removed(each.meta)
+            )
+            for each in known
+            if each.run is not None
+        ]
+
+    def looks(self) -> list[RingLook]:
+        """Look at every ring that is known, those included that are not run."""
+        known = sorted(self._known.values(), key=lambda each: each.meta.key)
+        runs = [(each, each.run) for each in known]
+        return [
+            RingLook(each.meta, None, each.refusal)
+            if run is None
+            else RingLook(each.meta, run.sharder.report, each.refusal, run.sharder.revision)
+            for each, run in runs
+        ]
+
+    def snapshot(self, key: Key) -> RingSnapshot | None:
+        """Give all that is seen of one ring; None where it is not run."""
+        known = self._known.get(key)
+        return None if known is None or known.run is None else known.run.sharder.snapshot
+
+    def session(self, key: Key) -> Session | None:
+        """Lend what is seen of the objects of a ring; None where it is not run here."""
+        known = self._known.get(key)
+        return None if known is None or known.run is None else known.run.sharder.session
 
     @property
     def refused(self) -> int:
@@ -178,6 +235,13 @@ class Rings:
         if known.run is not None and known.run.uid != known.meta.uid:
             self._recorder.forget(known.run.uid)
             await self._end(known)
+        if by := run_elsewhere(known.meta, self._its.home):
+            await self._end(known)
+            if known.refusal is None:
+                _log.warning("ring.elsewhere name=%s/%s operator=%s", *key, by)
+            known.refusal = taken_elsewhere(by)
+            self._tell_rings()
+            return _AGAIN_S  # Its status is the other one's to write.
         refusal = await self._settle(known)
         self._tell_rings()
         report = None
@@ -208,7 +272,7 @@ class Rings:
 
     async def _accept(self, known: KnownRing, ring: ShardRing) -> Refusal | None:
         """Run a ring: the finalizer comes before its first label, and goes when no root has one."""
-        if not is_removed(known.meta) and not is_accepted(known.meta):
+        if not is_removed(known.meta) and not is_claimed(known.meta, self._its.home):
             try:
                 await self._set_finalizer(known, wanted=True)
             except Forbidden as error:
@@ -228,7 +292,12 @@ class Rings:
             known.run = RingRun(lambda its: self._sharder(its, key), ring, known.meta.uid, lambda: self._changed(key))
             assert self._tasks is not None, "rings are looked at while the job runs"
             known.task = self._tasks.create_task(known.run.run())
-        known.run.update(ring, removing=is_removed(known.meta), brake_released=brake_released(known.meta))
+        known.run.update(
+            ring,
+            removing=is_removed(known.meta),
+            brake_released=brake_released(known.meta),
+            orders=read_orders(known.meta.annotations),
+        )
 
     def _sharder(self, ring: ShardRing, key: Key) -> RingSharder:
         its = self._its
@@ -263,7 +332,11 @@ class Rings:
         if left_s > 0:
             self._queue.add_at(known.meta.key, asyncio.get_running_loop().time() + left_s)
             return
+        ring = known.run.ring
         await self._end(known)
+        self._tell_rings()
+        # What protects its labels goes first: an operator that ends now leaves nothing behind.
+        await self._its.ring_ends(ring)
         _log.info("ring.removed name=%s/%s", *known.meta.key)
         await self._set_finalizer(known, wanted=False)
 
@@ -278,8 +351,11 @@ class Rings:
         """Put the finalizer on this version of this ring, or take it off."""
         others = [each for each in known.meta.finalizers if each != FINALIZER]
         finalizers = [*others, FINALIZER] if wanted else others
-        change = {"metadata": {"finalizers": finalizers}}
-        known.custom = await self._its.client.merge(_ref(known.meta), known.meta, change, Custom)
+        change: dict[str, object] = {"finalizers": finalizers}
+        if self._its.home:
+            # In the same write: of two installations exactly one is faster.
+            change["annotations"] = {OPERATOR_ANNOTATION: self._its.home if wanted else None}
+        known.custom = await self._its.client.merge(_ref(known.meta), known.meta, {"metadata": change}, Custom)
 
     async def _show(self, known: KnownRing, report: RingReport | None) -> float | None:
         """Write the status where it changed, about once a second at most; gives when to look again."""
@@ -287,17 +363,31 @@ class Rings:
         if wait_s > 0:
             return wait_s
         meta = known.meta
-        looked = Looked(generation=meta.generation, report=report, refusal=known.refusal, removing=is_removed(meta))
+        looked = Looked(
+            generation=meta.generation,
+            report=report,
+            refusal=known.refusal,
+            removing=is_removed(meta),
+            troubles=self._its.troubles(),
+        )
         before = read_known(known.custom.status)
         if looked.is_starting and before.shows(meta.generation) and self._its.now_s() < known.seen_at_s + _PATIENCE_S:
             return SHOW_EVERY_S  # A new leader leaves what the last one showed until it knows better.
         status = status_of(looked, before, clock.now())
         if status != _plain(known.custom) and self._its.may_act():
             known.shown_at_s = self._its.now_s()
-            named = {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid}
+            # The version refuses a status that comes late: another leader, or another document, was there since.
+            named = {
+                "name": meta.name,
+                "namespace": meta.namespace,
+                "uid": meta.uid,
+                "resourceVersion": meta.resource_version,
+            }
             body = {"apiVersion": RINGS.api_version, "kind": RINGS.kind, "metadata": named, "status": status}
             try:
                 known.custom = await self._its.client.apply(_ref(meta, "status"), body, Custom, force=True)
+            except Conflict:
+                return SHOW_EVERY_S  # The watch tells what it is now.
             except NotFound:
                 return None  # It has just ended.
         return _AGAIN_S

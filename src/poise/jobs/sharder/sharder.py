@@ -14,9 +14,11 @@ from itertools import islice
 from poise import clock
 from poise.jobs.sharder.instances import Instances
 from poise.jobs.sharder.lease_writing import LeaseWriter
+from poise.jobs.sharder.orders import NO_ORDERS, Orders
 from poise.jobs.sharder.report import RingCounts, RingReport
 from poise.jobs.sharder.session import Session, same_objects
-from poise.jobs.sharder.telling import told_report
+from poise.jobs.sharder.snapshot import RingSnapshot
+from poise.jobs.sharder.telling import told_report, told_snapshot
 from poise.jobs.sharder.working import FamilyWorker
 from poise.kube import LEASES, Added, Client, Deleted, Event, Lease, Modified, Reflector, Selection
 from poise.model import ShardRing
@@ -53,7 +55,7 @@ class RingSharder:
         """Prepare; nothing is asked yet. `changed` is called when the report may say something else."""
         self.counts = RingCounts()
         self._client, self._ring, self._scope, self._me = client, ring, scope, me
-        self._changed, self._now_s = changed, now_s
+        self._changed, self._now_s, self._namespace = changed, now_s, namespace
         self._brake_released, self._removing = "", False
         self._woken, self._restart = asyncio.Event(), asyncio.Event()
         self._judge, self._was_synced, self._leases_due = True, False, False
@@ -75,6 +77,11 @@ class RingSharder:
             now_s=now_s,
             wrote=self._wake_to_judge,
         )
+
+    @property
+    def session(self) -> Session:
+        """What is seen of the objects now; others only read it."""
+        return self._session
 
     @property
     def synced(self) -> bool:
@@ -101,9 +108,20 @@ class RingSharder:
             now_s=self._now_s(),
         )
 
-    def update(self, ring: ShardRing, *, removing: bool, brake_released: str) -> None:
+    @property
+    def revision(self) -> int:
+        """Give a number that is another one when objects, or their labels of this ring, are."""
+        return self._session.view.revision
+
+    @property
+    def snapshot(self) -> RingSnapshot:
+        """Give all that is seen now, for those who ask about the ring; what is given does not change any more."""
+        return told_snapshot(self._session, self._instances, self._ring, self._namespace, self.report, self._now_s())
+
+    def update(self, ring: ShardRing, *, removing: bool, brake_released: str, orders: Orders = NO_ORDERS) -> None:
         """Take what people want now."""
         old, self._ring = self._ring, ring
+        self._instances.orders = orders
         self._removing = self._removing or removing
         if brake_released != self._brake_released:
             self._brake_released = brake_released

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Literal
 
 import msgspec
 
+from poise.jobs.sharder.orders import DRAINED_ANNOTATION, PAUSED_ANNOTATION
 from poise.jobs.sharder.report import InstanceSeen, RingReport
 from poise.kube.crds.status import Condition, ShownRing, put_condition
 from poise.model.shard_ring import Instance, ShardRingStatus
@@ -28,12 +29,16 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class Looked(msgspec.Struct, frozen=True, kw_only=True):
-    """One ring as the operator sees it now; `report` is None where no sharder runs for it."""
+    """One ring as the operator sees it now; `report` is None where no sharder runs for it.
+
+    `troubles` of the whole operator, by the condition that shows each of them.
+    """
 
     generation: int
     report: RingReport | None = None
     refusal: Refusal | None = None
     removing: bool = False
+    troubles: Mapping[str, str] = {}
 
     @property
     def is_starting(self) -> bool:
@@ -81,9 +86,10 @@ def status_of(looked: Looked, known: Known, now: datetime) -> dict[str, object]:
 def shown_ring(looked: Looked, known: Known, now: datetime) -> ShownRing:
     """Make what every tool of Kubernetes shows of a ring."""
     at = now.replace(microsecond=0)
-    conditions: list[Condition] = [each for each in known.conditions if each.type in JUDGES]
-    for kind, judge in JUDGES.items():
-        verdict = judge(looked)
+    verdicts = {kind: judge(looked) for kind, judge in JUDGES.items()} | asked_verdicts(looked.report)
+    verdicts |= {kind: Verdict("False", "Trouble", told) for kind, told in looked.troubles.items()}
+    conditions: list[Condition] = [each for each in known.conditions if each.type in verdicts]
+    for kind, verdict in verdicts.items():
         new = Condition(
             type=kind,
             status=verdict.status,
@@ -120,6 +126,7 @@ def summary(report: RingReport) -> str:
     parts = [f"{ready} of {_count(len(report.instances), 'instance')} ready", _count(objects, "object")]
     parts += [f"{report.unassigned} unassigned"] if report.unassigned else []
     parts += [f"{report.drains} draining"] if report.drains else []
+    parts += ["paused"] if report.paused else []
     return ", ".join(parts)
 
 
@@ -157,8 +164,14 @@ def _balanced(looked: Looked) -> Verdict:
         return Verdict("False", "DrainOverdue", _overdue(report))
     if report.drains or report.delayed or report.in_flight:
         return Verdict("False", "Moving", _moving(report))
+    if report.withheld:
+        return Verdict("False", "Paused", _withheld(report))
     if lost := _lost(report):
         return Verdict("False", "InstancesLost", f"objects are with instances that are not ready: {names(lost)}")
+    if full := [each.name for each in drained_instances(report) if each.objects]:
+        alone = all(each.drained for each in ready_instances(report))
+        told = "nobody can take the objects of these, which are drained" if alone else "drained, and not empty yet"
+        return Verdict("False", "Draining", f"{told}: {names(full)}")
     return Verdict("True", "Settled", "every object is where the ring wants it")
 
 
@@ -175,8 +188,10 @@ def _progressing(looked: Looked) -> Verdict:
         return Verdict("True", "Removing", f"{_held(report)} still to be let go")
     if report.drains or report.delayed or report.in_flight:
         return Verdict("True", "Moving", _moving(report))
-    if report.unassigned and ready_instances(report):
+    if report.unassigned and ready_instances(report) and report.paused != "all":
         return Verdict("True", "Assigning", f"{_count(report.unassigned, 'object')} to be given to an instance")
+    if report.withheld:
+        return Verdict("False", "Paused", _withheld(report))
     if report.unassigned:
         return Verdict("False", "NoInstances", f"no instance is ready for {_count(report.unassigned, 'object')}")
     if lost := _lost(report):
@@ -185,6 +200,23 @@ def _progressing(looked: Looked) -> Verdict:
 
 
 JUDGES = {"Ready": _ready, "Balanced": _balanced, "Progressing": _progressing}
+
+
+def asked_verdicts(report: RingReport | None) -> dict[str, Verdict]:
+    """Judge what people asked for by annotations: shown as long as they ask for it, so that they see it is obeyed."""
+    verdicts: dict[str, Verdict] = {}
+    if report is None or not report.synced:
+        return verdicts
+    if report.paused:
+        verdicts["Paused"] = Verdict(
+            "True", "AllPaused" if report.paused == "all" else "MovesPaused", _withheld(report)
+        )
+    if drained := drained_instances(report):
+        still = [each for each in drained if each.objects]
+        told = ", ".join(f"{each.name} ({each.objects})" for each in sorted(drained, key=lambda each: -each.objects))
+        message = f"drained by the annotation {DRAINED_ANNOTATION}, with the objects that each still has: {told}"
+        verdicts["Drained"] = Verdict("False" if still else "True", "Draining" if still else "Empty", message)
+    return verdicts
 
 
 def _unknown(looked: Looked) -> Verdict:
@@ -202,6 +234,17 @@ def brake_message(vanished: Iterable[str]) -> str:
 def ready_instances(report: RingReport) -> list[InstanceSeen]:
     """Choose those that may be given objects."""
     return [each for each in report.instances if each.state is Health.READY]
+
+
+def drained_instances(report: RingReport) -> list[InstanceSeen]:
+    """Choose those that are to hold nothing."""
+    return [each for each in report.instances if each.drained]
+
+
+def _withheld(report: RingReport) -> str:
+    what = "nothing moves, and nothing is recovered" if report.paused == "all" else "nothing moves that is well"
+    waits = f"; {_count(report.withheld, 'object')} would move" if report.withheld else ""
+    return f"paused by the annotation {PAUSED_ANNOTATION}: {what}{waits}"
 
 
 def _lost(report: RingReport) -> list[str]:

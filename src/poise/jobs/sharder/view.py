@@ -52,6 +52,7 @@ class View:
         self.known: dict[str, Known] = {}
         self.named: dict[str, set[str]] = {}
         self.names_changed = False
+        self.revision = 0  # Another one where labels, keys or families differ.
         self.moving: set[str] = set()
         self.unassigned: set[str] = set()
         self.held_roots: set[str] = set()
@@ -74,6 +75,7 @@ class View:
         """Take the news that an object is gone."""
         if self.known.pop(uid, None) is None:
             return Touched()
+        self.revision += 1
         self._unname(uid, self.kin.objects[uid].marks.shard)
         touched = self.kin.drop(uid)
         for each in (uid, *touched.moved):
@@ -120,6 +122,7 @@ class View:
         if before is not None and _is_same(before, made):
             self.kin.renew(made)
             return Touched()
+        self.revision += 1
         if before is None or before.marks.shard != made.marks.shard:
             self._unname(meta.uid, None if before is None else before.marks.shard)
             self._name(meta.uid, made.marks.shard)

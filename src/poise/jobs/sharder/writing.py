@@ -9,16 +9,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 
-from poise.errors import Conflict, NotFound, NotHeld, PoiseError, Unavailable
+from poise.errors import Conflict, NotFound, NotHeld, PoiseError
 from poise.jobs.sharder.instances import Instances
 from poise.jobs.sharder.report import RingCounts
 from poise.jobs.sharder.selecting import Keys
 from poise.jobs.sharder.view import Known, View
 from poise.kube import Client, ObjectRef, Partial
+from poise.kube.client import within
 from poise.model.sharding import Step, Write, label_patch
-from poise.observe.leases import may_move
+from poise.observe.leases import LeaseTerms, may_move
 
 WRITES_MAX = 32
+_ARRIVES_AT = 0.8  # So much of the margin a request may take; the rest is for the server to notice.
 
 
 class Writer:
@@ -56,10 +58,9 @@ class Writer:
             if not change:
                 return
             self._check(step)
-            limit_s = None if step.needs is None else self._instances.terms.margin_s * 0.8
-            answer = await _within(
-                limit_s, self._client.merge(_ref(known), known.meta, {"metadata": {"labels": change}}, keys.shape)
-            )
+            async with within(None if step.needs is None else longest_s(self._instances.terms)):
+                labels = {"metadata": {"labels": change}}
+                answer = await self._client.merge(_ref(known), known.meta, labels, keys.shape)
             self._counts.wrote(step.kind)
             self._told(_again(known, answer, keys))
 
@@ -88,13 +89,9 @@ class Writer:
                 self._told(_again(known, answer, keys))
 
 
-async def _within(limit_s: float | None, asked: Coroutine[None, None, Partial]) -> Partial:
-    """Wait for an answer; where a hold is needed, for less than the margin by which it is no longer used."""
-    try:
-        async with asyncio.timeout(limit_s):
-            return await asked
-    except TimeoutError:
-        raise Unavailable("the API server gave no answer in time") from None
+def longest_s(terms: LeaseTerms) -> float:
+    """Give how long a request may take that needs a hold: it must have arrived before the hold can end."""
+    return terms.margin_s * _ARRIVES_AT
 
 
 async def _all(asked: Sequence[Coroutine[None, None, None]]) -> None:

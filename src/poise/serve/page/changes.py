@@ -7,7 +7,7 @@ import msgspec
 from poise.jobs import capacity, clusters
 from poise.jobs.what_if import WhatIf
 from poise.model import CapacitySplit, Document, PartitionSet, ReplicaDivision, ShardRing, TargetPool
-from poise.serve.page.commands import worker_command
+from poise.serve.page.commands import KUBE, worker_command
 from poise.serve.page.what_if import Wish
 
 
@@ -59,7 +59,10 @@ def _members(document: PartitionSet | ShardRing, wish: Wish, server: str) -> lis
     """Members of sets are processes of people: Poise neither starts nor stops them."""
     name = document.metadata.name
     starts = [
-        Obstacle(f"Poise does not start {each}: start it where it should run", worker_command(name, each, server))
+        Obstacle(
+            f"Poise does not start {each}: start it where it should run",
+            "" if server == KUBE else worker_command(name, each, server),
+        )
         for each in wish.add
     ]
     return starts + [

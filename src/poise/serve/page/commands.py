@@ -6,6 +6,8 @@ import shlex
 
 from poise.serve.page.what_if import Wish
 
+KUBE = "kube"  # In the place of a server's address: the job is a ring of a cluster, whose kubeconfig is the user's own.
+
 
 def command(*words: str) -> str:
     """Write a command as a shell reads it."""
@@ -17,11 +19,26 @@ def plan_command(job: str, wish: Wish, server: str) -> str:
     flags = [(f"--{key}", value) for key in ("add", "remove", "drain", "undrain") for value in getattr(wish, key)]
     flags += [("--weight", f"{name}={number}") for name, number in wish.weight.items()]
     flags += [("--replicas", f"{name}={number}") for name, number in wish.replicas.items()]
-    return command("plan", job, *(word for pair in flags for word in pair), "--server", server)
+    words = [word for pair in flags for word in pair]
+    return command("plan", *(["--kube", _ring(job), *words] if server == KUBE else [job, *words, "--server", server]))
+
+
+def explain_command(job: str, item: str, server: str) -> str:
+    """Give the command that explains one item."""
+    if server == KUBE:
+        return command("explain", "--kube", _ring(job), item)
+    return command("explain", job, "--server", server, "--", item)
+
+
+def _ring(job: str) -> str:
+    """Name a ring as NAMESPACE/NAME."""
+    return job.partition("/")[2]
 
 
 def doing_commands(job: str, wish: Wish, server: str) -> list[str]:
     """Give the commands that do what has a verb of its own; changes of the document are written with `apply`."""
+    if server == KUBE:
+        return _kube_commands(_ring(job), wish)
     there = ("--server", server)
     said = [command("drain", name, "--job", job, *there) for name in wish.drain]
     said += [command("undrain", name, "--job", job, *there) for name in wish.undrain]
@@ -30,6 +47,14 @@ def doing_commands(job: str, wish: Wish, server: str) -> list[str]:
     if wish.resume:
         said.append(command("resume", job, *there))
     return said
+
+
+def _kube_commands(ring: str, wish: Wish) -> list[str]:
+    said = [command("drain", "--kube", ring, name) for name in wish.drain]
+    said += [command("undrain", "--kube", ring, name) for name in wish.undrain]
+    if wish.pause:
+        said.append(command("pause", "--kube", ring, *(["--all"] if wish.pause == "all" else [])))
+    return [*said, command("resume", "--kube", ring)] if wish.resume else said
 
 
 def worker_command(job: str, name: str, server: str) -> str:

@@ -14,7 +14,7 @@ from poise.jobs.entries import Told
 from poise.jobs.sentences import lines_happened
 from poise.model.ownership import GENERATION, Line
 from poise.serve.facade import ItemView, JobsApi
-from poise.serve.page.commands import command
+from poise.serve.page.commands import explain_command
 from poise.serve.page.job_page import job_names, job_path, owns
 from poise.serve.page.looking import draw_story
 from poise.serve.page.pictures.ink import natural
@@ -110,7 +110,7 @@ def show_item(parts: Parts, visit: Visit) -> Response:
         "story": draw_story(lines, visit.now, zero),
         "events": tell(lines_happened(kind, name, lines, zero), _TOLD_MAX),
         "nouns": (ITEMS[kind], MEMBERS[kind]),
-        "command": command("explain", f"{kind}/{name}", "--server", visit.server, "--", item),
+        "command": explain_command(f"{kind}/{name}", item, visit.server),
         "stream": urlencode({"kind": kind, "job": name}),
         "live_path": f"{job_path(kind, name)}/items/{path_text(item)}",
     }

@@ -196,7 +196,7 @@ def _form(document: Document, members: list[MemberView]) -> dict[str, object]:
     """Say which fields a what-if of this kind has, and what they offer."""
     names = sorted((each.name for each in members), key=natural)
     workloads: list[str] = []
-    weighs = not (isinstance(document, ShardRing) and document.spec.policy == "ring")
+    weighs = not (isinstance(document, ShardRing) and (document.spec.policy == "ring" or document.spec.resources))
     if isinstance(document, TargetPool):
         weighs = document.spec.policy == "sticky"
     if isinstance(document, ReplicaDivision | CapacitySplit):

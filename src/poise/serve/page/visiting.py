@@ -16,6 +16,7 @@ from poise import clock
 from poise.serve.asking import Who, path_names
 from poise.serve.guard import WHO
 from poise.serve.leading_back import LOGIN, login_path
+from poise.serve.page.commands import KUBE
 from poise.serve.page.newest import Newest
 from poise.serve.page.rendering import render
 from poise.serve.page.what_if import read_pairs
@@ -82,7 +83,7 @@ async def read_visit(site: Site, request: Request) -> Visit:
         names=path_names(request.path_params),
         pairs=read_pairs(scope["query_string"]),
         who=who,
-        server=f"{site.settings.scheme}://{headers.get('host', '')}",
+        server=KUBE if site.settings.on_kubernetes else f"{site.settings.scheme}://{headers.get('host', '')}",
         live=headers.get("hx-request") == "true",
         now=clock.now(),
         form=form,
@@ -123,6 +124,7 @@ def common(parts: Parts, who: Who, path: str, now: datetime) -> dict[str, object
     return {
         "who": who,
         "is_open": parts.site.settings.is_open,
+        "is_kube": parts.site.settings.on_kubernetes,
         "is_local": is_loopback(parts.site.settings.host),
         "path_here": path,
         "now": now,

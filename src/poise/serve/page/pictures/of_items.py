@@ -11,7 +11,7 @@ import msgspec
 
 from poise.decide.shares import fair_shares
 from poise.jobs.entries import ItemsEntry
-from poise.model import PartitionSet
+from poise.model import PartitionSet, ShardRing
 from poise.serve.facade import MemberView
 from poise.serve.page.pictures.courses import FLIGHT, IMAGINED, NEXT, WAITS, Course, arcs_of, courses_of
 from poise.serve.page.pictures.gathering import Gathered, gather
@@ -243,6 +243,8 @@ def _notes(left_out: int, others: list[str], who: str) -> list[str]:
 def _teach(seen: Look, peopled: bool, noun: str, who: str) -> list[str]:
     """Where there is nothing to draw, say what is missing and the command that brings it: a sentence, a command."""
     name = said(seen.name)
+    if isinstance(seen.stored.document, ShardRing) and seen.stored.document.spec.resources:
+        return _teach_cluster(seen, peopled, name)
     if not peopled:
         command = f"poise worker {name} -- COMMAND" if seen.kind != "TargetPool" else f"poise apply {name}.yaml"
         how = "Start one" if seen.kind != "TargetPool" else "Name pods under spec.pods of its document, and apply it"
@@ -252,4 +254,14 @@ def _teach(seen: Look, peopled: bool, noun: str, who: str) -> list[str]:
             f"There is no {noun} yet, so there is nothing to hold. Name some in its document, and apply it:",
             f"poise apply {name}.yaml",
         ]
+    return []
+
+
+def _teach_cluster(seen: Look, peopled: bool, name: str) -> list[str]:
+    """Say what is missing to a ring of a cluster, and where to look."""
+    if not peopled:
+        told = "No instance has come yet, so nobody holds anything. Start one, and see its Lease:"
+        return [told, "kubectl get leases"]
+    if not seen.items:
+        return ["No object of its resources is there yet. What the operator sees:", f"poise get --kube {name}"]
     return []

@@ -1,0 +1,81 @@
+"""Serves the webhook to the API server: TLS, one kind of request, and an answer to whatever comes."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable
+
+import uvicorn
+
+from poise.serve.connections import App, Connection, Message, Receive, Send
+from poise.serve.probes import QuietServer
+
+BODY_MAX = 16 * 1024 * 1024  # An object of etcd's largest size comes twice in one review, as JSON.
+_HEADERS_MAX = 16 * 1024
+_IDLE_S, _END_S = 120, 2  # The API server keeps a line open for 90 s: it, not this side, ends it.
+_JSON = (b"content-type", b"application/json")
+
+Answer = Callable[[str, bytes], bytes | None]
+
+
+class _HookConnection(Connection):
+    """A connection of an API server: few, and each request is short."""
+
+    request_s = 5.0
+    connections_max = 1_000
+
+
+def webhook_app(answer: Answer) -> App:
+    """Make the application; what is no review of a ring is not found."""
+
+    async def app(scope: Message, receive: Receive, send: Send) -> None:
+        body = await _read(receive) if scope["method"] == "POST" else None
+        made = None if body is None else answer(scope["path"], body)
+        status = 200 if made is not None else 404 if body is not None else 405 if scope["method"] != "POST" else 413
+        headers = [_JSON, (b"content-length", str(len(made or b"")).encode())]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": made or b""})
+
+    return app
+
+
+async def _read(receive: Receive) -> bytes | None:
+    """Read a whole body; None where it is too large."""
+    body = bytearray()
+    while True:
+        message = await receive()
+        body += message.get("body", b"")
+        if len(body) > BODY_MAX:
+            return None
+        if not message.get("more_body", False):
+            return bytes(body)
+
+
+async def serve_webhook(
+    answer: Answer, context: ssl.SSLContext, sockets: list[socket.socket], ended: asyncio.Event
+) -> None:
+    """Serve until `ended` is set. It shares the loop of the process: a loop that hangs does not answer."""
+    config = uvicorn.Config(
+        webhook_app(answer),
+        http=_HookConnection,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        log_level="error",
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        h11_max_incomplete_event_size=_HEADERS_MAX,
+        timeout_keep_alive=_IDLE_S,
+        timeout_graceful_shutdown=_END_S,
+        ssl_context_factory=lambda _config, _default: context,
+    )
+    server = QuietServer(config)
+    serving = asyncio.create_task(server.serve(sockets))
+    ending = asyncio.create_task(ended.wait())
+    await asyncio.wait([serving, ending], return_when=asyncio.FIRST_COMPLETED)
+    server.should_exit = True
+    ending.cancel()
+    await serving
