@@ -227,7 +227,7 @@ class HookWorld:
 
     def lets_be(self) -> bool:
         """Say whether the policy with the webhook is in force: it lets labels be sent, and refuses changes of them."""
-        labels = {label_names(RING)[0]: "web-0"}
+        labels = {label_names(RING)[0]: "no-instance"}
         meta = {"name": f"probe-{uuid.uuid4().hex[:6]}", "labels": labels}
         made = self.ask("POST", self.path(), {"metadata": meta}, dryRun="All")
         bare = self.ask("PATCH", self.path(name="probe"), {"metadata": {"labels": labels}}, kind=_MERGE, dryRun="All")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -11,6 +9,7 @@ import click
 
 from poise.cli.common import SERVER, Output, output_option, server_option
 from poise.cli.kube_options import Place, kube_options
+from poise.cli.redrawing import data_text, draw_on
 
 if TYPE_CHECKING:
     from poise.cli.remote import Job, Server
@@ -113,14 +112,14 @@ def _jobs(server: Server, kinds: list[str] | None, output: Output) -> str:
     jobs = [each for each in server.jobs() if kinds is None or each.kind in kinds]
     if output == "table":
         return jobs_table(jobs)
-    return _data([server.get(Job(each.kind, each.name)).document for each in jobs], output)
+    return data_text([server.get(Job(each.kind, each.name)).document for each in jobs], output)
 
 
 def _one_by_one(server: Server, jobs: list[Job], output: Output) -> str:
     """Show jobs in full; one alone is printed as it is, so that its text is a document."""
     if output != "table":
         documents = [server.get(job).document for job in jobs]
-        return _data(documents[0] if len(documents) == 1 and output == "json" else documents, output)
+        return data_text(documents[0] if len(documents) == 1 and output == "json" else documents, output)
     from poise.cli.views import job_view
 
     texts = []
@@ -140,7 +139,7 @@ def _parts(server: Server, jobs: list[Job], word: str, output: Output, *, everyt
             {"kind": job.kind, "name": job.name, word: server.members(job) if word == "members" else server.items(job)}
             for job in jobs
         ]
-        return _data(listed, output)
+        return data_text(listed, output)
     texts = [] if jobs else ["There is no such job yet; write one with: poise apply FILE"]
     for job in jobs:
         members = server.members(job)
@@ -151,54 +150,10 @@ def _parts(server: Server, jobs: list[Job], word: str, output: Output, *, everyt
     return "\n\n".join(texts)
 
 
-def _data(data: object, output: Output) -> str:
-    """Write data; many documents of YAML are parted as in a file."""
-    import msgspec
-
-    if output == "json":
-        return msgspec.json.format(msgspec.json.encode(data), indent=2).decode()
-    from poise.documents import write_yaml
-
-    plain = msgspec.to_builtins(data)
-    if isinstance(data, list):
-        return "---\n".join(write_yaml(each) for each in plain).rstrip("\n")
-    return write_yaml(plain).rstrip("\n")
-
-
 def _watch(server: Server, draw: Callable[[], str], output: Output) -> None:
     """Draw again at every change; a server that is away is waited for."""
-    from poise.errors import Unavailable
-
-    live, before = sys.stdout.isatty() and output == "table", ""
-    news, away = server.news(), False
+    news = server.news()
     try:
-        while True:
-            try:
-                text, away = draw(), False
-            except Unavailable as error:
-                if not before:
-                    raise
-                if not away:
-                    click.echo(f"poise: {error}; trying again", err=True)
-                text, away = before, True
-            if text != before:
-                _redraw(text, before, output, live=live)
-                before = text
-            news.wait(_LOOK_S)
-    except KeyboardInterrupt:
-        return
+        draw_on(draw, lambda: news.wait(_LOOK_S), output)
     finally:
         news.end()
-
-
-def _redraw(text: str, before: str, output: Output, *, live: bool) -> None:
-    """Draw the picture on a terminal; elsewhere print lines that are new, or the whole data once more."""
-    if live:
-        height = os.get_terminal_size(sys.stdout.fileno()).lines
-        click.echo("\x1b[H\x1b[2J" + "\n".join(text.splitlines()[: max(1, height - 1)]))
-    elif output == "table":
-        known = set(before.splitlines())
-        click.echo("\n".join(line for line in text.splitlines() if line not in known))
-    else:
-        click.echo(("---\n" if output == "yaml" and before else "") + text)
-    sys.stdout.flush()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -12,7 +11,7 @@ import msgspec
 
 from poise.cli.common import Output, emit
 from poise.cli.kube_options import Place, ask, find_ring, list_rings, wrong
-from poise.errors import Unavailable
+from poise.cli.redrawing import data_text, draw_on
 
 if TYPE_CHECKING:
     from poise.jobs.entries import Planned
@@ -34,37 +33,17 @@ def get_rings(place: Place, what: Sequence[str], output: Output, *, everything: 
     if not watch:
         click.echo(_drawn(place, what, output, everything=everything))
         return
-    from poise.cli.get import _redraw
-
-    live, before = sys.stdout.isatty() and output == "table", ""
-    away = False
-    try:
-        while True:
-            try:
-                text, away = _drawn(place, what, output, everything=everything), False
-            except Unavailable as error:
-                if not before:
-                    raise
-                if not away:
-                    click.echo(f"poise: {error}; trying again", err=True)
-                text, away = before, True
-            if text != before:
-                _redraw(text, before, output, live=live)
-                before = text
-            time.sleep(_LOOK_S)
-    except KeyboardInterrupt:
-        return
+    draw_on(lambda: _drawn(place, what, output, everything=everything), lambda: time.sleep(_LOOK_S), output)
 
 
 def _drawn(place: Place, what: Sequence[str], output: Output, *, everything: bool) -> str:
-    from poise.cli.get import _data
     from poise.cli.kube_rings import members_view, objects_view, ring_view, rings_table
 
     word = what[0].lower() if what else ""
     if word in _OBJECTS or word in _MEMBERS:
         looks = snapshots(place, what[1:])
         if output != "table":
-            return _data(
+            return data_text(
                 [_members(custom, seen) if word in _MEMBERS else _objects(seen) for custom, seen in looks], output
             )
         texts = [
@@ -73,7 +52,7 @@ def _drawn(place: Place, what: Sequence[str], output: Output, *, everything: boo
         return "\n\n".join(texts) or "There is no ring in this namespace (all of them: -A)"
     if output != "table":
         documents = [_document(seen) for _, seen in snapshots(place, what)]
-        return _data(documents[0] if len(what) == 1 and output == "json" else documents, output)
+        return data_text(documents[0] if len(what) == 1 and output == "json" else documents, output)
     rings = ask(place, lambda client: _rings(client, place, what))
     return "\n\n".join(map(ring_view, rings)) if what else rings_table(rings, everywhere=place.everywhere)
 

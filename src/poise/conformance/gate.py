@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import secrets
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping, MutableMapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
@@ -23,6 +23,7 @@ from poise.clock import boot_s
 from poise.conformance.requests import Asked, answered, classify, read_place, settle, version_number
 from poise.conformance.stage import Stage
 from poise.errors import Unavailable
+from poise.serve.beside import QuietServer
 
 # An ASGI server speaks in mappings whose values are of any type.
 Message = MutableMapping[str, Any]
@@ -74,7 +75,7 @@ class Gate:
         """Listen while the block runs."""
         with socket.create_server(("127.0.0.1", 0)) as listening:
             self._port = listening.getsockname()[1]
-            server = _Server(_config(self._answer))
+            server = QuietServer(_config(self._answer))
             serving = asyncio.create_task(server.serve([listening]))
             try:
                 yield self
@@ -187,14 +188,6 @@ class Gate:
                 self.log[number] = msgspec.structs.replace(self.log[number], answered_s=boot_s())
         finally:
             await response.aclose()
-
-
-class _Server(uvicorn.Server):
-    """A server that leaves signals to its process."""
-
-    @contextmanager
-    def capture_signals(self) -> Generator[None, None, None]:
-        yield
 
 
 def _config(app: Callable[[Message, Receive, Send], Awaitable[None]]) -> uvicorn.Config:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import msgspec
-import uvicorn
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -17,12 +15,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from poise.serve.beside import serve_beside
 from poise.serve.calls.health import Health
 from poise.serve.connections import Connection
 from poise.serve.problems import busy, on_error, problem_response
 
-_HEADERS_MAX = 16 * 1024
-_IDLE_S, _END_S = 30, 2
+_IDLE_S = 30
 
 
 class _ProbeConnection(Connection):
@@ -30,14 +28,6 @@ class _ProbeConnection(Connection):
 
     request_s = 10.0
     connections_max = 100
-
-
-class QuietServer(uvicorn.Server):
-    """A server that leaves signals to its process."""
-
-    @contextmanager
-    def capture_signals(self) -> Generator[None, None, None]:
-        yield
 
 
 def probe_app(dead: Callable[[], str], unready: Callable[[], str], metrics: Callable[[], bytes]) -> Starlette:
@@ -63,25 +53,5 @@ def _health(wrong: str) -> Response:
 
 
 async def serve_probes(app: ASGIApp, sockets: list[socket.socket], ended: asyncio.Event) -> None:
-    """Serve until `ended` is set. It shares the loop of the process: a loop that hangs does not answer."""
-    config = uvicorn.Config(
-        app,
-        http=_ProbeConnection,
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        log_level="error",
-        access_log=False,
-        proxy_headers=False,
-        server_header=False,
-        h11_max_incomplete_event_size=_HEADERS_MAX,
-        timeout_keep_alive=_IDLE_S,
-        timeout_graceful_shutdown=_END_S,
-    )
-    server = QuietServer(config)
-    serving = asyncio.create_task(server.serve(sockets))
-    ending = asyncio.create_task(ended.wait())
-    await asyncio.wait([serving, ending], return_when=asyncio.FIRST_COMPLETED)
-    server.should_exit = True
-    ending.cancel()
-    await serving
+    """Serve until `ended` is set."""
+    await serve_beside(app, sockets, ended, http=_ProbeConnection, idle_s=_IDLE_S)

@@ -7,14 +7,11 @@ import socket
 import ssl
 from collections.abc import Callable
 
-import uvicorn
-
+from poise.serve.beside import serve_beside
 from poise.serve.connections import App, Connection, Message, Receive, Send
-from poise.serve.probes import QuietServer
 
 BODY_MAX = 16 * 1024 * 1024  # An object of etcd's largest size comes twice in one review, as JSON.
-_HEADERS_MAX = 16 * 1024
-_IDLE_S, _END_S = 120, 2  # The API server keeps a line open for 90 s: it, not this side, ends it.
+_IDLE_S = 120  # The API server keeps a line open for 90 s: it, not this side, ends it.
 _JSON = (b"content-type", b"application/json")
 
 Answer = Callable[[str, bytes], bytes | None]
@@ -56,26 +53,5 @@ async def _read(receive: Receive) -> bytes | None:
 async def serve_webhook(
     answer: Answer, context: ssl.SSLContext, sockets: list[socket.socket], ended: asyncio.Event
 ) -> None:
-    """Serve until `ended` is set. It shares the loop of the process: a loop that hangs does not answer."""
-    config = uvicorn.Config(
-        webhook_app(answer),
-        http=_HookConnection,
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        log_level="error",
-        access_log=False,
-        proxy_headers=False,
-        server_header=False,
-        h11_max_incomplete_event_size=_HEADERS_MAX,
-        timeout_keep_alive=_IDLE_S,
-        timeout_graceful_shutdown=_END_S,
-        ssl_context_factory=lambda _config, _default: context,
-    )
-    server = QuietServer(config)
-    serving = asyncio.create_task(server.serve(sockets))
-    ending = asyncio.create_task(ended.wait())
-    await asyncio.wait([serving, ending], return_when=asyncio.FIRST_COMPLETED)
-    server.should_exit = True
-    ending.cancel()
-    await serving
+    """Serve until `ended` is set."""
+    await serve_beside(webhook_app(answer), sockets, ended, http=_HookConnection, idle_s=_IDLE_S, context=context)
