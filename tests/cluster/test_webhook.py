@@ -55,7 +55,9 @@ class Pair:
 
     def start(self, port: int) -> None:
         """Start the operator of a port."""
-        self.processes[port] = operator(self._cluster, self.world.namespace, *hook_options(port, self.service))
+        self.processes[port] = operator(
+            self._cluster, self.world.namespace, *hook_options(port, self.service), "--lease-seconds", "5"
+        )
 
     def leads(self) -> int | None:
         """Give the port of the one that leads."""

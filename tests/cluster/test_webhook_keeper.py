@@ -136,7 +136,7 @@ async def come_change_and_go(client: Client, scope: str, folder: Path, patch: py
         world.leads = True
         await awaited(world.is_there, lambda: world.told, WITHIN_S)
         found = await world.found()
-        await asyncio.sleep(0.8)
+        await asyncio.sleep(0.5)
         assert counted.writes == 1, "nothing idle writes"
         assert found is not None
         (hook,) = found.webhooks
@@ -195,7 +195,7 @@ async def mind_the_own(client: Client, scope: str, folder: Path, _patch: pytest.
         world = World(client, folder, f"{scope}-b", hooked=hooked)
         async with world.keeping():
             world.keeper.update(rings("secrets"))
-            await asyncio.sleep(0.8)
+            await asyncio.sleep(0.5)
         assert await other.is_there()
         assert len(world.told) == hooked
         assert all("somebody else's" in each for each in world.told)
@@ -227,7 +227,7 @@ def test_a_keeper_that_is_broken_is_seen(
     law: object,
 ) -> None:
     monkeypatch.setattr(kind, part, instead)
-    monkeypatch.setitem(globals(), "WITHIN_S", 2.0)
+    monkeypatch.setitem(globals(), "WITHIN_S", 1.0)
     assert callable(law)
     with pytest.raises(AssertionError):
         cluster.run(lambda client: law(client, scope, tmp_path, monkeypatch))
@@ -242,7 +242,7 @@ def test_a_missing_right_is_one_sentence_and_none_where_there_is_no_webhook(
                 world = World(client, tmp_path, scope, hooked=hooked)
                 async with world.keeping():
                     world.keeper.update(rings("secrets"))
-                    await asyncio.sleep(0.8)
+                    await asyncio.sleep(0.5)
                 assert len(world.told) == hooked
                 assert all("cannot get" in each for each in world.told)
                 assert world.hook.uncalled == "".join(world.told)
