@@ -12,9 +12,9 @@ run: $(READY)
 
 setup: $(READY)
 
-# Most tests wait for leases to end: some files of tests run side by side.
+# Most tests wait for leases to end: some files of tests run side by side, and what only computes behind them.
 test: lint browser kube
-	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m tools.run_tests $(TEST_PROCESSES)
 
 # The tests on a real Kubernetes alone.
 test-cluster: $(READY) kube

@@ -10,31 +10,40 @@ from tests import examples
 
 # Files that take minutes begin first, so that at the end no process of tests works alone while the others idle.
 _LONGEST = (
-    "sim/test_drill.py",
-    "model/test_mutants.py",
-    "model/test_exploration.py",
     "cluster/test_sharding_chaos.py",
     "jobs/test_servers_away.py",
-    "model/test_sharding_mutants.py",
     "chaos/test_chaos.py",
     "browser/test_browser_demo.py",
-    "model/test_sharding_exploration.py",
+    "cluster/test_conformance.py",
+    "cluster/test_install.py",
     "serve/test_schemathesis.py",
     "cluster/test_operator.py",
     "cluster/test_sharding_outages.py",
     "cluster/test_operator_faults.py",
+    "cluster/test_webhook.py",
+    "cluster/test_kopf_example.py",
     "demo/test_demo_life.py",
     "browser/test_browser_live.py",
     "jobs/test_servers.py",
+    "cluster/test_quickstart.py",
     "test_tutorial.py",
+    "model/test_mutants.py",
+    "model/test_exploration.py",
+    "sim/test_drill.py",
+    "model/test_sharding_mutants.py",
+    "model/test_sharding_exploration.py",
 )
 _RANKS = {name: rank for rank, name in enumerate(_LONGEST)}
+_COMPUTING = ("conformance", "decide", "laws", "model", "move", "observe", "sim")  # They start and await nothing.
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the longest files; the order is else that of their names."""
+    """Begin with the longest files, else by their names; mark what only computes."""
     tests = Path(__file__).parent
     items.sort(key=lambda item: _RANKS.get(item.path.relative_to(tests).as_posix(), len(_RANKS)))
+    for item in items:
+        if item.path.relative_to(tests).parts[0] in _COMPUTING:
+            item.add_marker(pytest.mark.computes)
 
 
 def pytest_configure(config: pytest.Config) -> None:
