@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
-TEST_PROCESSES ?= 3
+TEST_PROCESSES ?= 2
 
 .PHONY: run setup test test-cluster check lint bench bench-kube pictures browser kube clean
 

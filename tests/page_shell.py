@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 DONE = "-- done --"
-PATIENCE_S = 20.0  # For what has no time in the text: processes that start on a busy machine.
+PATIENCE_S = 60.0  # For what has no time in the text: processes that start on a busy machine.
 CLOSE_S = 5.0
 
 

@@ -36,4 +36,4 @@ def run(processes: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(run(int(sys.argv[1]) if len(sys.argv) > 1 else 3))
+    sys.exit(run(int(sys.argv[1]) if len(sys.argv) > 1 else 2))

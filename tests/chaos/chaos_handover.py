@@ -80,5 +80,6 @@ def _assert_sound(here: World, begun_s: float) -> Case:
     settled_s = time.monotonic()
     time.sleep(_REST_S)
     case = here.case(begun_s, settled_s)
-    assert audit(case) == []
+    broken = audit(case)
+    assert broken == [], broken
     return case

@@ -121,6 +121,9 @@ def test_what_is_planned_is_what_happens_when_an_instance_joins(cluster: Cluster
         moves = {move["item"].rpartition("/")[2]: move["target"] for move in joined["moves"]}
         after = await become(client, namespace, before | moves)
 
+        # Labels are there at once; the status, by which instances are judged, about a second later.
+        while "c" not in (await desk.ask("plan", "web", "-o", "json")).data[0]["loads"]:
+            await asyncio.sleep(0.2)
         (gone,) = (await desk.ask("plan", "web", "--remove", "a", "-o", "json")).data
         heirs = {move["item"]: move["target"] for move in gone["moves"]}
         for name in [name for name, who in after.items() if who == "a"][:2]:

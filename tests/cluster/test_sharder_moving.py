@@ -212,7 +212,8 @@ def test_drain_timeout_force_takes_children_then_root_raises_the_epoch_and_only_
                 after = await w.settled(["a-0", "a-1"])
                 name = moved_to(after, "a-1")[0]
                 child = f"c{name[1:]}"
-                await until(lambda: story.of(name)[-1].shard == "a-1")
+                # Two watches show them, each in its own time.
+                await until(lambda: all(story.of(each)[-1:] == [Marks("a-1", 3)] for each in (name, child)))
             assert [(each, marks.shard, marks.epoch) for each, marks in story.changes if each in (name, child)] == [
                 (name, "a-0", 1),
                 (child, None, 2),
