@@ -53,8 +53,9 @@ def operator_options(documents: Sequence[Document]) -> list[str]:
 
 
 def start_operator(kubeconfig: Path, name: str, *options: str) -> OperatorProcess:
-    """Start one process of the operator, which may write no file."""
-    return OperatorProcess(kubeconfig, "--id", name, *options, program=("-c", READ_ONLY, "operator"))
+    """Start one process of the operator, which may write no file; several share the ports of this machine."""
+    page = ("--page-listen", "127.0.0.1:0") if "--page" in options else ()
+    return OperatorProcess(kubeconfig, "--id", name, *options, *page, program=("-c", READ_ONLY, "operator"))
 
 
 async def seed(client: Client, namespace: str) -> None:

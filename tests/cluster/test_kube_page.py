@@ -2,20 +2,55 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import re
+import subprocess
 from contextlib import AsyncExitStack
+from pathlib import Path
 
+import httpx2
 import pytest
 from playwright.async_api import Page, async_playwright, expect
 from tests.browser.visiting_browser import PATIENCE_MS, find_chromium
-from tests.cluster.operator_process import OperatorProcess, change_ring, put_ring, shown
+from tests.cluster.operator_process import OperatorProcess, change_ring, eventually, put_ring, shown
 from tests.cluster.puppet import Puppet
 from tests.cluster.ring_world import make_families
 from tests.cluster.world import Cluster
+from tools.kube.build import find_program
 
 from poise.kube import Client
 
 D = 3
+GUIDE = Path(__file__).parents[2] / "docs" / "kubernetes-cli.md"
+PAGE = ("--page", "--page-listen", "127.0.0.1:0")
+TOLD = "poise: the page is at "
 pytestmark = pytest.mark.usefixtures("definitions")
+
+
+async def page_url(process: OperatorProcess) -> str:
+    """Where the page of an operator is."""
+    await eventually(lambda: TOLD in process.said, lambda: process.said)
+    return process.said.partition(TOLD)[2].partition("\n")[0]
+
+
+async def look(process: OperatorProcess, path: str = "/") -> httpx2.Response:
+    """Ask for something of the page."""
+    async with httpx2.AsyncClient(base_url=await page_url(process), timeout=30) as client:
+        return await client.get(path)
+
+
+def forwarded(cluster: Cluster, namespace: str) -> str:
+    """Find the leader as the guide says; gives what kubectl is asked to forward, since no Pod runs here."""
+    shown = re.search(r"^```sh\n(leader=.*?)^```$", GUIDE.read_text(), re.M | re.S)
+    assert shown is not None
+    script = shown[1].replace("poise-system", namespace).replace("kubectl port-forward", "echo forward")
+    config, kubectl = cluster.kubeconfig(), find_program("kubectl")
+    path = f"{kubectl.parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "KUBECONFIG": str(config), "HOME": str(config.parent)}
+    return subprocess.run(
+        ["sh", "-euc", script], stdout=subprocess.PIPE, text=True, env=environment, timeout=60, check=True
+    ).stdout
 
 
 async def walk(page: Page, url: str, namespace: str, client: Client) -> None:
@@ -55,7 +90,7 @@ def test_a_person_looks_at_the_rings_of_an_operator(cluster: Cluster, namespace:
     async def scenario(client: Client) -> None:
         await make_families(client, namespace, [f"s{number:02}" for number in range(8)])
         await put_ring(client, namespace, "web", leaseSeconds=D)
-        options = ("--namespace", namespace, "--page")
+        options = ("--namespace", namespace, *PAGE)
         async with AsyncExitStack() as stack:
             leads = stack.enter_context(OperatorProcess(cluster.kubeconfig(), *options, "--id", "first"))
             await leads.ready(60.0)
@@ -74,17 +109,24 @@ def test_a_person_looks_at_the_rings_of_an_operator(cluster: Cluster, namespace:
             faults: list[str] = []
             page.on("console", lambda said: faults.append(said.text) if said.type in ("error", "warning") else None)
             page.on("pageerror", lambda error: faults.append(str(error)))
-            url = await leads.url()
+            url = await page_url(leads)
             page.on("request", lambda asked: None if asked.url.startswith(url) else faults.append(asked.url))
             await walk(page, url, namespace, client)
             assert faults == []
 
+            ring = f"/jobs/ShardRing/{namespace}%2Fweb"
+            for path in ("/", "/v1/jobs", ring):
+                assert (await leads.get(path)).status_code == 404, "every Pod may ask there"
             assert (await leads.get("/metrics")).status_code == 200
-            other = await stands_by.get("/")
+            assert (await look(leads, "/metrics")).status_code == 404
+            told = await asyncio.to_thread(forwarded, cluster, namespace)
+            assert told == f"forward -n {namespace} pod/first 8081\n"
+
+            other = await look(stands_by)
             assert other.status_code == 200
             assert "poise-sharder-first_" in other.text
             assert "leads. Its own page shows them" in other.text
-            refused = await stands_by.get(f"/jobs/ShardRing/{namespace}%2Fweb")
+            refused = await look(stands_by, ring)
             assert refused.status_code == 404
             assert "this process stands by" in refused.text
             assert await leads.end() == 0
@@ -99,5 +141,6 @@ def test_without_the_flag_there_is_no_page(cluster: Cluster, namespace: str) -> 
             await process.ready(60.0)
             assert (await process.get("/")).status_code == 404
             assert (await process.get("/v1/jobs")).status_code == 404
+            assert TOLD not in process.said
 
     cluster.run(scenario)

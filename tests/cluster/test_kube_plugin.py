@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import tomllib
-from importlib import import_module
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
@@ -14,9 +14,11 @@ from tests.cluster.operator_process import put_ring
 from tests.cluster.world import Cluster
 from tools.kube.build import find_program
 
+from poise.cli import kube_plugin
 from poise.cli.kube_plugin import RING_VERBS, completions, kube_arguments, run_plugin
 
 ROOT = Path(__file__).parent.parent.parent
+BESIDE = Path(sys.executable).parent
 SCRIPTS = {"kubectl-poise": "main", "kubectl_complete-poise": "complete"}
 
 
@@ -58,10 +60,23 @@ def test_kubectl_finds_the_plugin_and_its_flags_mean_what_they_always_do(
 
 def test_the_scripts_are_installed() -> None:
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    installed = {each.name: each for each in distribution("poise").entry_points if each.group == "console_scripts"}
+    assert {name: each.value for name, each in installed.items()} == scripts, "make setup installs it again"
     for name, function in SCRIPTS.items():
-        module, _, attribute = scripts[name].partition(":")
-        assert attribute == function
-        assert callable(getattr(import_module(module), attribute))
+        assert installed[name].load() is getattr(kube_plugin, function)
+
+
+@pytest.mark.skipif(not (BESIDE / "poise").exists(), reason="this Python has no scripts of Poise beside it")
+def test_the_installed_plugin_runs() -> None:
+    told = {
+        name: subprocess.run([BESIDE / name, "dr"], capture_output=True, text=True, timeout=60, check=False)
+        for name in SCRIPTS
+    }
+    plugin, completion = told["kubectl-poise"], told["kubectl_complete-poise"]
+    assert plugin.returncode == 64
+    assert plugin.stderr.startswith("poise: kubectl poise has no verb 'dr'"), plugin.stderr
+    assert completion.returncode == 0, completion.stderr
+    assert completion.stdout.startswith("drain\n")
 
 
 def test_every_verb_for_rings_is_told_that_a_cluster_is_meant(capsys: pytest.CaptureFixture[str]) -> None:

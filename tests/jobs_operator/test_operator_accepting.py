@@ -10,12 +10,14 @@ import pytest
 from poise.errors import Forbidden, InvalidSpec
 from poise.jobs.sharder.accepting import (
     FINALIZER,
+    OPERATOR_ANNOTATION,
     brake_released,
     forbidden,
     invalid_document,
     name_taken,
     read_ring,
     rightful,
+    taken_elsewhere,
 )
 from poise.kube.objects import Custom, Meta
 from poise.model import ShardRing
@@ -45,6 +47,41 @@ def accepted(meta: Meta) -> Meta:
 def test_the_ring_that_was_accepted_is_run_else_the_oldest(claims: list[Meta], chosen: Meta) -> None:
     for order in itertools.permutations(claims):
         assert rightful(order) == chosen
+
+
+def claimed(meta: Meta, home: str) -> Meta:
+    return msgspec.structs.replace(accepted(meta), annotations={OPERATOR_ANNOTATION: home})
+
+
+@pytest.mark.parametrize(
+    ("claims", "chosen"),
+    [
+        pytest.param([claimed(OLD, "here"), claimed(YOUNG, "there")], claimed(YOUNG, "there"), id="run elsewhere"),
+        pytest.param([claimed(OLD, "there"), YOUNG], claimed(OLD, "there"), id="run elsewhere, and older"),
+        pytest.param([accepted(OLD), claimed(YOUNG, "here")], claimed(YOUNG, "here"), id="run here"),
+        pytest.param([accepted(OLD), accepted(YOUNG)], accepted(OLD), id="run by nobody"),
+        pytest.param([OLD, accepted(YOUNG)], accepted(YOUNG), id="accepted, and given free"),
+    ],
+)
+def test_a_ring_that_another_installation_runs_has_the_name(claims: list[Meta], chosen: Meta) -> None:
+    for order in itertools.permutations(claims):
+        assert rightful(order, "here") == chosen
+
+
+def test_a_claim_without_the_finalizer_is_none() -> None:
+    only_said = msgspec.structs.replace(YOUNG, annotations={OPERATOR_ANNOTATION: "there"})
+    assert rightful([OLD, only_said], "here") == OLD
+
+
+def test_who_runs_a_ring_elsewhere_is_told_with_the_command_that_frees_it() -> None:
+    free = "if that operator is gone for good: kubectl annotate shardring web --namespace a poise.dev/operator-"
+    elsewhere, taken = taken_elsewhere(YOUNG, "there"), name_taken(OLD, YOUNG, "there")
+    assert (elsewhere.reason, taken.reason) == ("RunElsewhere", "NameTaken")
+    assert "the operator of the namespace there runs this ring" in elsewhere.message
+    assert "the ring a/web has this name already, and the operator of the namespace there runs it" in taken.message
+    assert elsewhere.message.endswith(free)
+    assert taken.message.endswith(free)
+    assert "kubectl" not in name_taken(OLD, YOUNG).message
 
 
 def test_a_refusal_names_the_other_one() -> None:

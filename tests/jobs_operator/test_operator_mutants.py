@@ -26,6 +26,19 @@ def forgets_acceptance(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(accepting, "is_accepted", never)
 
 
+def overlooks_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobody(_meta: Meta, _home: str) -> str:
+        return ""
+
+    monkeypatch.setattr(accepting, "run_elsewhere", nobody)
+
+
+def choose_what_runs_elsewhere() -> None:
+    here = test_operator_accepting.claimed(test_operator_accepting.OLD, "here")
+    there = test_operator_accepting.claimed(test_operator_accepting.YOUNG, "there")
+    test_operator_accepting.test_a_ring_that_another_installation_runs_has_the_name([here, there], there)
+
+
 def choose_rightful() -> None:
     old, twin = test_operator_accepting.OLD, test_operator_accepting.accepted(test_operator_accepting.TWIN)
     test_operator_accepting.test_the_ring_that_was_accepted_is_run_else_the_oldest([old, twin], twin)
@@ -59,6 +72,11 @@ def choose_rightful() -> None:
         ),
         (youngest_first, choose_rightful),
         (forgets_acceptance, choose_rightful),
+        (overlooks_others, choose_what_runs_elsewhere),
+        (
+            lambda patch: patch.setattr(status, "_STOPPED", ""),
+            test_operator_status.test_a_removal_that_the_brake_holds_up_names_it_and_its_annotation,
+        ),
     ],
 )
 def test_a_broken_rule_is_seen(breaks: Break, law: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,13 +8,17 @@ from contextlib import asynccontextmanager
 
 import msgspec
 import pytest
-from tests.jobs_sharder.memory_world import RING, SPACE, D, make_families, put_lease, until
+from tests.jobs_sharder.memory_world import RING, SPACE, D, make_families, owners, put_lease, renewing, until
 from tests.kube.fake_time import run
 from tests.kube.memory_api import MemoryApi, loop_s
 
+from poise.jobs.sharder.accepting import FINALIZER
 from poise.jobs.sharder.rings import RINGS, Lookout, Rings
-from poise.kube import ObjectRef
+from poise.jobs.sharder.status import BRAKE_ANNOTATION
+from poise.kube import ObjectRef, Partial
+from poise.kube.crds.status import Condition
 from poise.kube.objects import Custom
+from poise.model.sharding import read_marks
 
 REF = ObjectRef(RINGS, RING, SPACE)
 SECRETS = [{"resource": "secrets"}]
@@ -40,6 +44,24 @@ def put_ring(api: MemoryApi, **spec: object) -> None:
 
 def shown(api: MemoryApi) -> dict[str, object]:
     return msgspec.json.decode(api.get_now(REF, Custom).status, type=dict[str, object])
+
+
+def condition(api: MemoryApi, kind: str) -> tuple[str, str]:
+    """Read the reason and the message of one condition."""
+    found = msgspec.convert(shown(api).get("conditions", []), list[Condition])
+    return next(((each.reason, each.message) for each in found if each.type == kind), ("", ""))
+
+
+def change_meta(api: MemoryApi, **changed: object) -> None:
+    """Change the metadata of the ring, as people do."""
+    now = api.get_now(REF, Custom)
+    api.put_now(REF, msgspec.structs.replace(now, metadata=msgspec.structs.replace(now.metadata, **changed)))
+
+
+def aims(api: MemoryApi) -> set[tuple[str | None, str | None]]:
+    """Read who holds something, and whom it is asked for."""
+    marks = [read_marks(each.metadata.labels, RING) for each in api.all_now("secrets", Partial)]
+    return {(each.shard, each.drain) for each in marks}
 
 
 def test_a_status_that_comes_late_does_not_replace_a_newer_one() -> None:
@@ -94,5 +116,35 @@ def test_a_ring_that_would_run_with_nothing_is_refused_in_its_status(spec: dict[
             told = {each["type"]: (each["status"], each["reason"]) for each in conditions}
             assert told["Ready"] == ("False", "InvalidSpec")
             assert not api.get_now(REF, Custom).metadata.finalizers
+
+    run(scenario())
+
+
+def test_a_removal_waits_for_the_brake_and_goes_on_when_it_is_opened() -> None:
+    async def scenario() -> None:
+        api = MemoryApi()
+        make_families(api, 20)
+        put_ring(api, resources=SECRETS)
+        async with running(api):
+            async with renewing(api, "a-0"):
+                async with renewing(api, "a-1", "a-2"):
+                    await until(lambda: set(owners(api).values()) == {"a-0", "a-1", "a-2"})
+                await until(lambda: condition(api, "Ready")[0] == "Braked")
+                before = owners(api)
+                change_meta(api, deletion_timestamp="2026-11-16T10:00:00Z")
+                await until(lambda: condition(api, "Ready")[0] == "Removing")
+                await asyncio.sleep(30 * D)
+                assert owners(api) == before
+                assert {aim for _, aim in aims(api)} == {None}, "not even who is ready is asked"
+                for kind, reason in (("Ready", "Removing"), ("Balanced", "Braked"), ("Progressing", "Braked")):
+                    assert condition(api, kind)[0] == reason
+                    assert "the brake holds the removal up" in condition(api, kind)[1]
+                    assert BRAKE_ANNOTATION in condition(api, kind)[1]
+                change_meta(api, annotations={BRAKE_ANNOTATION: "somebody looked"})
+                # What the lost ones had is let go; who is ready is asked, and this one does not answer.
+                await until(lambda: aims(api) == {(None, None), ("a-0", "")})
+                assert FINALIZER in api.get_now(REF, Custom).metadata.finalizers
+            await until(lambda: not api.get_now(REF, Custom).metadata.finalizers)
+            assert set(owners(api).values()) == {None}
 
     run(scenario())

@@ -253,3 +253,15 @@ def test_a_removal_that_a_missing_right_holds_up_says_how_it_goes_on(synced: boo
     assert ready.message.startswith(right)
     assert "the ring is being removed, which needs this" in ready.message
     assert JUDGES["Ready"](replace(looked, removing=False)).message == right
+
+
+def test_a_removal_that_the_brake_holds_up_names_it_and_its_annotation() -> None:
+    looked = replace(look(vanished=("web-0", "web-1")), removing=True)
+    told = {kind: judge(looked) for kind, judge in JUDGES.items()}
+    braked = ("False", "Braked")
+    assert verdicts(looked) == {"Ready": ("False", "Removing"), "Balanced": braked, "Progressing": braked}
+    for verdict in told.values():
+        assert "the brake holds the removal up: these vanished at once: web-0, web-1" in verdict.message
+        assert "until the annotation poise.dev/brake-released of this ring is changed" in verdict.message
+    assert "removal" not in JUDGES["Ready"](replace(looked, removing=False)).message
+    assert "brake" not in JUDGES["Ready"](replace(look(), removing=True)).message

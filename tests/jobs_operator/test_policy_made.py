@@ -11,7 +11,19 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from poise.jobs.sharder import policy
-from poise.jobs.sharder.policy import KUBE_SYSTEM, Protection, Terms, Writers, policy_name, protect, resource_names
+from poise.jobs.sharder.policy import (
+    HOME_LABEL,
+    KUBE_SYSTEM,
+    Protection,
+    Terms,
+    Writers,
+    is_kin,
+    is_own,
+    own_labels,
+    policy_name,
+    protect,
+    resource_names,
+)
 from poise.model import ShardRing
 
 WEB: dict[str, object] = {
@@ -22,6 +34,7 @@ WEB: dict[str, object] = {
 }
 KINDS = {("", "pods"): "Pod", ("", "configmaps"): "ConfigMap", ("apps", "deployments"): "Deployment"}
 TERMS = Terms(writers=Writers(sharders=("system:serviceaccount:poise:operator",)))
+HOOKED = msgspec.structs.replace(TERMS, webhook=frozenset({("team-a", "web")}))
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
@@ -88,6 +101,7 @@ def test_a_ring_has_one_policy_and_one_binding_of_its_name() -> None:
         "poise.dev/ring": "a",
         "poise.dev/ring-namespace": "team-b",
         "poise.dev/scope": "",
+        "poise.dev/operator": "",
     }
     policy, binding = both[0].policy, both[0].binding
     assert policy["apiVersion"] == binding["apiVersion"] == "admissionregistration.k8s.io/v1"
@@ -161,12 +175,49 @@ def test_only_the_listed_controllers_are_exempt() -> None:
 
 
 def test_with_the_webhook_only_creating_is_judged_otherwise() -> None:
-    plain, hooked = read(made()), read(made(msgspec.structs.replace(TERMS, webhook=True)))
+    plain, hooked = read(made()), read(made(HOOKED))
     differing = [one.name for one, other in zip(plain.variables, hooked.variables, strict=True) if one != other]
     assert differing == ["isFree"]
     assert plain.validations == hooked.validations
     assert '"CREATE"' in hooked.variable("isFree")
     assert "subResource" in hooked.variable("isFree")
+    # A ring that no webhook is asked about is judged as without one.
+    other = msgspec.structs.replace(TERMS, webhook=frozenset({("team-b", "web"), ("team-a", "other")}))
+    assert read(made(other)) == plain
+
+
+def test_creating_is_judged_otherwise_only_where_the_ring_looks() -> None:
+    rules = [
+        {"key": "a", "operator": "In", "values": ["x", "y"]},
+        {"key": "b", "operator": "NotIn", "values": ["z"]},
+        {"key": "c", "operator": "Exists"},
+        {"key": "d", "operator": "DoesNotExist"},
+    ]
+    ring = make_ring(spec={**WEB, "namespaceSelector": {"matchLabels": {"t": 'v"'}, "matchExpressions": rules}})
+    spec = read(made(HOOKED, ring))
+    assert spec.variable("isFree").endswith(' && request.?subResource.orValue("") == "" && variables.isChosen)')
+    there = "variables.place"
+    assert spec.variable("isChosen") == (
+        "(namespaceObject == null && !variables.isNamespace) || ("
+        f'("t" in {there} && {there}["t"] in ["v\\""]) && ("a" in {there} && {there}["a"] in ["x", "y"])'
+        f' && !("b" in {there} && {there}["b"] in ["z"]) && "c" in {there} && !("d" in {there}))'
+    )
+    assert all(is_whole(each.expression) for each in spec.variables)
+    # Without the webhook nothing of that is needed.
+    assert read(made(ring=ring)) == read(made())
+
+
+def test_what_was_made_here_and_before_the_label_was_there_is_own() -> None:
+    labels = own_labels("team-a", "home")
+    assert is_own(labels, "team-a", "home")
+    assert is_own({name: value for name, value in labels.items() if name != HOME_LABEL}, "team-a", "home")
+    assert not is_own(labels, "team-a", "elsewhere")
+    assert is_kin(labels, "team-a")
+    for other in (None, "team-b"):
+        assert not is_own(labels, other, "home")
+        assert not is_kin(labels, other)
+    assert not is_kin({}, None)
+    assert not is_own({**labels, "app.kubernetes.io/managed-by": "x"}, "team-a", "home")
 
 
 def test_the_same_rings_make_the_same_policies() -> None:
@@ -252,6 +303,8 @@ KEPT = policy._constraints
             lambda _owners, **_how: {"isFree": "variables.holds"},
             test_a_variable_uses_only_those_before_it_and_each_is_used,
         ),
+        ("_rules", lambda _selector: [], test_creating_is_judged_otherwise_only_where_the_ring_looks),
+        ("key_of", lambda _ring: ("team-b", "web"), test_with_the_webhook_only_creating_is_judged_otherwise),
         ("_APPLY", "", test_every_denial_says_who_may_and_is_no_failed_test_of_a_patch),
     ],
 )

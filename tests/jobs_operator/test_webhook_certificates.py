@@ -21,7 +21,8 @@ from poise.jobs.sharder.webhook.certificates import Certificates, FileCertificat
 from poise.jobs.sharder.webhook.showing import Shown, doubts, load
 from poise.jobs.sharder.webhook.x509 import certificates, read_span
 
-NAMES = ("hook.poise.svc", "127.0.0.1")
+NAME = "hook.poise.svc"
+NAMES = (NAME, "127.0.0.1")
 NOW = datetime.now(UTC).replace(microsecond=0)
 DAY = timedelta(days=1)
 
@@ -74,18 +75,21 @@ def test_what_is_no_certificate_is_told(text: str) -> None:
 def test_a_server_is_believed_only_by_its_own_authority_and_in_time() -> None:
     kept = made()
     context = load(kept.current.certificate, kept.current.key)
-    assert doubts(context, kept.trusted) == ""
-    assert "issuer" in doubts(context, made(NOW + DAY).trusted)
+    for name in NAMES:
+        assert doubts(context, kept.trusted, name) == ""
+    assert "issuer" in doubts(context, made(NOW + DAY).trusted, NAME)
+    for other in ("other.poise.svc", "poise webhook", "127.0.0.2", ""):
+        assert doubts(context, kept.trusted, other)
     old = made(NOW - LASTS - DAY)
-    assert "expired" in doubts(load(old.current.certificate, old.current.key), old.trusted)
-    assert doubts(context, "rubbish")
+    assert "expired" in doubts(load(old.current.certificate, old.current.key), old.trusted, NAME)
+    assert doubts(context, "rubbish", NAME)
     with pytest.raises(InvalidSpec, match="no certificate with its key"):
         load(kept.current.certificate, old.current.key)
 
 
 def believed(kept: Kept, by: Kept) -> bool:
     """Say whether what is served in one state is believed by those who know another one."""
-    return doubts(load(kept.current.certificate, kept.current.key), by.trusted) == ""
+    return doubts(load(kept.current.certificate, kept.current.key), by.trusted, kept.current.names[0]) == ""
 
 
 def check_replacement() -> None:
@@ -167,7 +171,7 @@ def write(folder: Path, given: Proof) -> FileCertificates:
     paths = [folder / name for name in ("tls.crt", "tls.key", "ca.crt")]
     for path, text in zip(paths, (given.certificate, given.key, given.trusted), strict=True):
         path.write_text(text)
-    return FileCertificates(paths[0], paths[1], paths[2])
+    return FileCertificates(paths[0], paths[1], paths[2], NAME)
 
 
 def test_files_are_read_again_and_a_worse_one_keeps_the_old(tmp_path: Path) -> None:
@@ -181,6 +185,8 @@ def test_files_are_read_again_and_a_worse_one_keeps_the_old(tmp_path: Path) -> N
         (proof(old), "it has expired"),
         (Proof(second.current.certificate, first.current.key, second.trusted), "no certificate with its key"),
         (Proof(second.current.certificate, second.current.key, first.trusted), "would believe it"),
+        (proof(made(NOW - DAY, ("other.poise.svc", "::1"))), "it is for other.poise.svc, ::1, and the API server"),
+        (proof(made(NOW - DAY, ("other.poise.svc",))), f"calls {NAME}"),
         (Proof("", "", ""), "no certificate with its key"),
     ):
         write(tmp_path, worse)
@@ -208,7 +214,7 @@ def test_an_expired_certificate_is_told_and_still_shown(tmp_path: Path) -> None:
     assert found.left_s < 0
     assert found.bundle == old.trusted
     moment = [NOW]
-    ageing = Certificates(lambda: moment[0])
+    ageing = Certificates(NAME, lambda: moment[0])
     ageing.offer(proof(made()))
     assert ageing.trouble == ""
     moment[0] = NOW + LASTS
@@ -248,7 +254,7 @@ def test_the_next_handshake_shows_the_new_certificate() -> None:
 def test_where_there_are_no_files_in_memory_a_file_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "memfd_create")
     kept = made()
-    assert doubts(load(kept.current.certificate, kept.current.key), kept.trusted) == ""
+    assert doubts(load(kept.current.certificate, kept.current.key), kept.trusted, NAME) == ""
 
 
 def test_the_key_of_an_authority_is_kept_nowhere() -> None:

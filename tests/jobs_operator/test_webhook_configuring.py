@@ -5,7 +5,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from poise.jobs.sharder.webhook.configuring import Reached, configuration_name, configure, path_of, read_path
+from poise.jobs.sharder.webhook.configuring import (
+    Reached,
+    called_rings,
+    configuration_name,
+    configure,
+    path_of,
+    read_path,
+)
 from poise.jobs.sharder.webhook.reviewing import Place, Users
 from poise.model import ShardRing
 
@@ -109,6 +116,30 @@ def test_one_webhook_a_ring_and_none_without_resources() -> None:
     assert [each.name for each in hooks(ring("b"), ring("a"))] == ["a.shards.poise.dev", "b.shards.poise.dev"]
     assert hooks() == []
     assert hooks(ring(resources=[], objects=["x"])) == []
+
+
+def test_it_says_who_made_it() -> None:
+    made = configure([ring()], REACHED, "pem", USERS, None, "poise-system", conditions=True)
+    assert made is not None
+    labels = {"app.kubernetes.io/managed-by": "poise", "poise.dev/scope": "", "poise.dev/operator": "poise-system"}
+    assert made["metadata"] == {"name": "poise-webhook", "labels": labels}
+
+
+@pytest.mark.parametrize("reached", [REACHED, Reached(url="https://hook.example:8443/below/")])
+def test_it_tells_for_which_rings_it_is_called(reached: Reached) -> None:
+    web, other = ring(), ring("other")
+    made = configure([web], reached, "pem", USERS, None, conditions=True)
+    assert made is not None
+    found = msgspec.convert(made["webhooks"], list[dict[str, object]])
+    assert called_rings(found, [web, other]) == {("team", "web")}
+    # One that looks at something else now is not asked about as it is.
+    assert called_rings(found, [ring(key="namespace")]) == frozenset()
+    assert called_rings([{}, {"clientConfig": {"service": None}}, {"clientConfig": 7}], [web]) == frozenset()
+
+
+def test_the_name_that_is_called_is_that_of_the_service_or_of_the_address() -> None:
+    assert REACHED.host == "hook.poise.svc"
+    assert Reached(url="https://[::1]:8443/").host == "::1"
 
 
 @pytest.mark.parametrize(

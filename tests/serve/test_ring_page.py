@@ -24,7 +24,6 @@ from poise.jobs.sharder.status import Refusal
 from poise.kube.objects import Meta
 from poise.model.sharding import Marks, Standing
 from poise.observe.leases import Health
-from poise.serve.probes import probe_app, serve_probes
 from poise.serve.rings.ring_journal import RingJournal
 from poise.serve.rings.ring_page import RingPage
 from poise.serve.rings.ring_views import key_views, member_views, ring_summary
@@ -60,17 +59,14 @@ async def paged(rings: PlayedRings | None, leader: str = "", *hosts: str) -> Asy
     sockets = open_sockets(ServeSettings(port=0))
     port, ended = sockets[0].getsockname()[1], asyncio.Event()
     shown = cast("Rings | None", rings)  # The page asks these two questions only.
-    page = RingPage(lambda: shown, lambda: leader, host="127.0.0.1", port=port, hosts=hosts)
-    app = page.app(probe_app(str, str, lambda: b"numbers 1\n"))
-    tasks = [asyncio.create_task(serve_probes(app, sockets, ended)), asyncio.create_task(page.run())]
+    page = RingPage(lambda: shown, lambda: leader, ServeSettings(port=port, hosts=hosts))
+    serving = asyncio.create_task(page.serve(sockets, ended))
     try:
         async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
             yield client
     finally:
         ended.set()
-        tasks[1].cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        page.close()
+        await serving
         sockets[0].close()
 
 
@@ -133,13 +129,15 @@ async def test_nothing_can_be_changed(path: str) -> None:
 
 
 @played
-async def test_probes_are_asked_by_any_name_and_pages_by_their_own() -> None:
+async def test_the_page_answers_to_its_own_names_and_to_no_probe() -> None:
     async with paged(PlayedRings(spread_out()), "", "page.example") as client:
         for path in ("/livez", "/readyz", "/metrics"):
-            assert (await client.get(path, headers={"Host": "10.0.0.7:8080"})).status_code == 200
+            assert (await client.get(path)).status_code == 404
         assert (await client.get("/", headers={"Host": "evil.example"})).status_code == 421
+        assert (await client.get("/", headers={"Host": "10.0.0.7:8081"})).status_code == 421
         assert (await client.get("/", headers={"Host": "page.example"})).status_code == 200
-        assert (await client.get("/", headers={"Host": "localhost"})).status_code == 200
+        # A port that kubectl forwards may be any.
+        assert (await client.get("/", headers={"Host": "localhost:9000"})).status_code == 200
 
 
 @played

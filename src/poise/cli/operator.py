@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from poise.cli.page_flags import OpenPage, PageFlags, page_flags
 from poise.cli.webhook_flags import HookFlags, webhook_flags
 
 if TYPE_CHECKING:
     from poise.jobs.operating import Operator
     from poise.kube import Client
-    from poise.serve.settings import ServeSettings
 
 LISTEN = "127.0.0.1:8080"
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
@@ -61,8 +61,7 @@ Examples:
 )
 @click.option("--exempt", multiple=True, metavar="USER", help="One more controller that copies labels (repeatable).")
 @webhook_flags
-@click.option("--page", is_flag=True, help="Serve a page there, too, which shows the rings and changes nothing.")
-@click.option("--host", "hosts", multiple=True, metavar="NAME", help="One more name that the page answers to.")
+@page_flags
 @click.option("--definitions", is_flag=True, help="Print the custom resource definitions, for kubectl, and end.")
 def operator(
     kubeconfig: str | None,
@@ -74,8 +73,7 @@ def operator(
     protect: bool,
     exempt: tuple[str, ...],
     hook: HookFlags,
-    page: bool,
-    hosts: tuple[str, ...],
+    page: PageFlags,
     definitions: bool,
 ) -> None:
     """Run the jobs that live on Kubernetes, until a signal comes.
@@ -89,8 +87,8 @@ def operator(
     next one need not wait.
 
     What it answers on HTTP can be read by everybody who reaches the address, and nothing can be changed there: it is
-    this machine only, unless --listen says otherwise. In a Pod, probes need --listen 0.0.0.0:8080. With --page names of
-    objects can be read there, too: reach it by kubectl port-forward rather than by an open address.
+    this machine only, unless --listen says otherwise. In a Pod, probes need --listen 0.0.0.0:8080. The page names
+    objects, too, and so has an address of its own, on this machine only: reach that of a Pod by kubectl port-forward.
     """
     _need_package()
     if definitions:
@@ -98,8 +96,7 @@ def operator(
         return
     _check_names(namespace, name)
     hook.check()
-    if hosts and not page:
-        raise click.UsageError("--host is a name of the page: say --page")
+    page.check()
     from poise.jobs.operating import Operator, identity, request_s
     from poise.kube import connect
     from poise.serve.settings import ServeSettings, open_sockets, read_listen
@@ -110,7 +107,7 @@ def operator(
     for chatty in ("httpx2", "httpcore2", "uvicorn"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
     sockets = open_sockets(ServeSettings(host=host, port=port))
-    with closing(sockets[0]), hook.opened() as hook_sockets:
+    with closing(sockets[0]), hook.opened() as hook_sockets, page.opened() as shown:
         home = _home(client, namespace, in_pod=kubeconfig is None)
         me = identity(name or re.sub(r"[^A-Za-z0-9.-]", "-", socket.gethostname()).strip("-.") or "host")
         made = Operator(
@@ -127,7 +124,8 @@ def operator(
         _say(f"answers on http://{host}:{sockets[0].getsockname()[1]}; Ctrl-C ends it")
         for each in hook_sockets:
             _say(f"the webhook listens on port {each.getsockname()[1]}")
-        shown = ServeSettings(host=host, port=sockets[0].getsockname()[1], hosts=hosts) if page else None
+        if shown is not None:
+            _say(f"the page is at {shown.url}")
         asyncio.run(_run(made, client, sockets, hook_sockets, shown))
 
 
@@ -136,7 +134,7 @@ async def _run(
     client: Client,
     sockets: list[socket.socket],
     hook_sockets: list[socket.socket],
-    page: ServeSettings | None,
+    page: OpenPage | None,
 ) -> None:
     """Run until a signal comes or the operator ends; health is answered until the last moment."""
     from poise.errors import Hung
@@ -165,8 +163,8 @@ async def _run(
             await asyncio.gather(serving, answering)
 
 
-async def _show(made: Operator, sockets: list[socket.socket], page: ServeSettings | None, ended: asyncio.Event) -> None:
-    """Serve health and numbers, and with these settings the page of the rings."""
+async def _show(made: Operator, sockets: list[socket.socket], page: OpenPage | None, ended: asyncio.Event) -> None:
+    """Serve health and numbers, and at its own address the page, where there is one."""
     from poise.serve.probes import probe_app, serve_probes
 
     probes = probe_app(made.dead, made.unready, made.metrics.exposition)
@@ -175,14 +173,8 @@ async def _show(made: Operator, sockets: list[socket.socket], page: ServeSetting
         return
     from poise.serve.rings.ring_page import RingPage
 
-    shown = RingPage(lambda: made.rings, made.leader, host=page.host, port=page.port, hosts=page.hosts)
-    noting = asyncio.create_task(shown.run())
-    try:
-        await serve_probes(shown.app(probes), sockets, ended)
-    finally:
-        noting.cancel()
-        await asyncio.gather(noting, return_exceptions=True)
-        shown.close()
+    shown = RingPage(lambda: made.rings, made.leader, page.settings)
+    await asyncio.gather(serve_probes(probes, sockets, ended), shown.serve(page.sockets, ended))
 
 
 async def _answer(made: Operator, sockets: list[socket.socket], ended: asyncio.Event) -> None:

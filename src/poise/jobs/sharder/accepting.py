@@ -18,13 +18,22 @@ OPERATOR_ANNOTATION = "poise.dev/operator"
 _NO_GUARDS = RingGuards(moves_in_flight_max=None)
 
 
-def rightful(claims: Iterable[Meta]) -> Meta:
-    """Choose which ring of one name is run: the one that was accepted before, else the oldest, then by namespace.
+def rightful(claims: Iterable[Meta], home: str = "") -> Meta:
+    """Choose which ring of one name has it: the one that was accepted before, else the oldest, then by namespace.
 
     The labels of a ring name it without a namespace, so two of one name would write each other's labels. One that has
-    the finalizer was accepted: another one of the same second must not take its place.
+    the finalizer was accepted: another one of the same second must not take its place. One that another installation
+    runs comes first: that one may not see the others, so only who sees all can give way.
     """
-    return min(claims, key=lambda meta: (not is_accepted(meta), meta.creation_timestamp or "", meta.namespace))
+    return min(claims, key=lambda meta: (_rank(meta, home), meta.creation_timestamp or "", meta.namespace))
+
+
+def _rank(meta: Meta, home: str) -> int:
+    if run_elsewhere(meta, home):
+        return 0
+    if is_claimed(meta, home):
+        return 1
+    return 2 if is_accepted(meta) else 3
 
 
 def is_accepted(meta: Meta) -> bool:
@@ -73,12 +82,13 @@ def _unkept(spec: ShardRingSpec) -> Iterator[Fault]:
         yield Fault("$.spec.resources", "expected at least one resource, such as {resource: secrets}")
 
 
-def name_taken(meta: Meta, by: Meta) -> Refusal:
-    """Say that another ring has the name."""
-    told = (
-        f"the ring {by.namespace}/{by.name} has this name already; labels of objects name a ring without its namespace"
-    )
-    return Refusal("NameTaken", f"{told}: give one of the two ({meta.namespace}/{meta.name}) another name")
+def name_taken(meta: Meta, by: Meta, runner: str = "") -> Refusal:
+    """Say that another ring has the name, and which other installation runs that one, if one does."""
+    whose = f", and the operator of the namespace {runner} runs it" if runner else ""
+    told = f"the ring {by.namespace}/{by.name} has this name already{whose}"
+    why = "labels of objects name a ring without its namespace"
+    advice = f"{told}; {why}: give one of the two ({meta.namespace}/{meta.name}) another name"
+    return Refusal("NameTaken", f"{advice}; {_when_gone(by)}" if runner else advice)
 
 
 def invalid_document(error: InvalidSpec, *, runs: bool, removed: bool) -> Refusal:
@@ -91,10 +101,16 @@ def invalid_document(error: InvalidSpec, *, runs: bool, removed: bool) -> Refusa
     return Refusal("InvalidSpec", faults)
 
 
-def taken_elsewhere(by: str) -> Refusal:
-    """Say that another installation runs a ring; its status is that one's to write."""
-    told = f"the operator of the namespace {by} runs this ring: uninstall one of the two"
-    return Refusal("RunElsewhere", f"{told}; if that one is gone for good, remove the annotation {OPERATOR_ANNOTATION}")
+def taken_elsewhere(meta: Meta, by: str) -> Refusal:
+    """Say that another installation runs a ring; its status is that one's to write, and is old if that one is gone."""
+    told = f"the operator of the namespace {by} runs this ring and writes its status: uninstall one of the two"
+    return Refusal("RunElsewhere", f"{told}; {_when_gone(meta)}")
+
+
+def _when_gone(meta: Meta) -> str:
+    """Say how people free a ring whose installation does not exist any more."""
+    command = f"kubectl annotate shardring {meta.name} --namespace {meta.namespace} {OPERATOR_ANNOTATION}-"
+    return f"if that operator is gone for good: {command}"
 
 
 def forbidden(error: Forbidden) -> Refusal:

@@ -29,6 +29,7 @@ from poise.jobs.sharder.accepting import (
     run_elsewhere,
     taken_elsewhere,
 )
+from poise.jobs.sharder.happenings import Happening
 from poise.jobs.sharder.metrics import RingNumbers
 from poise.jobs.sharder.orders import read_orders
 from poise.jobs.sharder.recording import Recorder
@@ -237,9 +238,7 @@ class Rings:
             await self._end(known)
         if by := run_elsewhere(known.meta, self._its.home):
             await self._end(known)
-            if known.refusal is None:
-                _log.warning("ring.elsewhere name=%s/%s operator=%s", *key, by)
-            known.refusal = taken_elsewhere(by)
+            self._leave(known, by)
             self._tell_rings()
             return _AGAIN_S  # Its status is the other one's to write.
         refusal = await self._settle(known)
@@ -252,15 +251,26 @@ class Rings:
         known.refusal = refusal
         return await self._show(known, report)
 
+    def _leave(self, known: KnownRing, by: str) -> None:
+        """Note that another installation runs a ring, and tell it once: nothing else would, were that one gone."""
+        refusal = taken_elsewhere(known.meta, by)
+        if known.refusal != refusal:
+            _log.warning("ring.elsewhere name=%s/%s operator=%s", *known.meta.key, by)
+            self._recorder.record(known.meta, [Happening(refusal.reason, "", refusal.message, "Warning")])
+        known.refusal = refusal
+
     async def _settle(self, known: KnownRing) -> Refusal | None:
         """Bring one ring to what it should be; gives why it is not run, or not by its newest document."""
-        meta = known.meta
-        first = rightful(each.meta for each in self._known.values() if each.meta.name == meta.name)
+        meta, home = known.meta, self._its.home
+        first = rightful((each.meta for each in self._known.values() if each.meta.name == meta.name), home)
         if first.key != meta.key:
             await self._end(known)
+            runner = run_elsewhere(first, home)
             if is_removed(meta) and is_accepted(meta):
                 await self._set_finalizer(known, wanted=False)
-            return name_taken(meta, first)
+            elif runner and is_claimed(meta, home):
+                await self._give_up(known)
+            return name_taken(meta, first, runner)
         try:
             ring = read_ring(known.custom)
         except InvalidSpec as error:
@@ -356,6 +366,11 @@ class Rings:
             # In the same write: of two installations exactly one is faster.
             change["annotations"] = {OPERATOR_ANNOTATION: self._its.home if wanted else None}
         known.custom = await self._its.client.merge(_ref(known.meta), known.meta, {"metadata": change}, Custom)
+
+    async def _give_up(self, known: KnownRing) -> None:
+        """Take the own claim off a ring that is not run: two that each gave way to the other's would wait for ever."""
+        change = {"metadata": {"annotations": {OPERATOR_ANNOTATION: None}}}
+        known.custom = await self._its.client.merge(_ref(known.meta), known.meta, change, Custom)
 
     async def _show(self, known: KnownRing, report: RingReport | None) -> float | None:
         """Write the status where it changed, about once a second at most; gives when to look again."""

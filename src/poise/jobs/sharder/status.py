@@ -19,6 +19,7 @@ NAMED_MAX = 5
 _STEADY_S = 2.0  # The wall clock and the own one differ by less than this between two looks.
 BRAKE_ANNOTATION = "poise.dev/brake-released"
 _STUCK = "the ring is being removed, which needs this: mend it, or name in its spec only what there is"
+_STOPPED = "the brake holds the removal up"
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -141,9 +142,10 @@ def _ready(looked: Looked) -> Verdict:
     if report is None or not report.synced:
         return Verdict("Unknown", "Starting", "the objects and the Leases are being listed")
     if looked.removing:
-        return Verdict("False", "Removing", f"the ring is being removed; {_held(report)} still to be let go")
+        held_up = f"; {_STOPPED}: {brake_message(report.vanished)}" if report.vanished else ""
+        return Verdict("False", "Removing", f"the ring is being removed; {_held(report)} still to be let go{held_up}")
     if report.vanished:
-        return Verdict("False", "Braked", brake_message(report.vanished))
+        return _braked(looked, report)
     if not ready_instances(report):
         return Verdict(
             "False", "NoInstances", f"no instance is ready; {_count(report.unassigned, 'object')} unassigned"
@@ -157,7 +159,7 @@ def _balanced(looked: Looked) -> Verdict:
     if report is None or not report.synced:
         return _unknown(looked)
     if report.vanished:
-        return Verdict("False", "Braked", brake_message(report.vanished))
+        return _braked(looked, report)
     if report.unassigned:
         return Verdict("False", "Unassigned", f"{_count(report.unassigned, 'object')} without an instance")
     if report.overdue:
@@ -181,7 +183,7 @@ def _progressing(looked: Looked) -> Verdict:
     if report is None or not report.synced:
         return _unknown(looked)
     if report.vanished:
-        return Verdict("False", "Braked", brake_message(report.vanished))
+        return _braked(looked, report)
     if report.overdue:
         return Verdict("False", "DrainOverdue", _overdue(report))
     if looked.removing:
@@ -223,6 +225,12 @@ def _unknown(looked: Looked) -> Verdict:
     """Say why nothing can be said."""
     ready = _ready(looked)
     return Verdict("Unknown", ready.reason, ready.message)
+
+
+def _braked(looked: Looked, report: RingReport) -> Verdict:
+    """Say that the brake holds, and what waits for it."""
+    told = brake_message(report.vanished)
+    return Verdict("False", "Braked", f"{_STOPPED}: {told}" if looked.removing else told)
 
 
 def brake_message(vanished: Iterable[str]) -> str:

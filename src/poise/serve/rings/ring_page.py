@@ -1,24 +1,27 @@
-"""The page of an operator: beside health and numbers, on the same listener, for looking only."""
+"""The page of an operator: for looking only, and not where probes ask, since it names objects."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import Callable
 
+import msgspec
 from markupsafe import Markup
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from poise import clock
 from poise.describing import describe_types
 from poise.errors import PoiseError
 from poise.jobs.sharder.rings import Rings
 from poise.jobs.sharder.snapshot import RingSnapshot
+from poise.serve.beside import serve_beside
 from poise.serve.calls import CALLS
+from poise.serve.connections import Connection
 from poise.serve.guard import Guard
 from poise.serve.leading_back import LOGIN
 from poise.serve.metrics import Metrics
@@ -30,47 +33,48 @@ from poise.serve.routing import routes_of
 from poise.serve.settings import ServeSettings
 from poise.serve.site import Site
 
-_PROBES = ("/livez", "/readyz", "/metrics")
 _LOOK_S = 1.0
+_IDLE_S = 30
 _log = logging.getLogger("poise.page")
-_STREAMS_MAX = 50  # Probes share the connections of the listener, and must always find one.
+_STREAMS_MAX = 50  # Every page that is looked at keeps a connection; whoever loads one must find another.
+
+
+class _PageConnection(Connection):
+    """A connection of somebody who looks: the loop has more to do than to show things."""
+
+    request_s = 10.0
+    connections_max = 100
 
 
 class RingPage:
-    """What an operator serves beside its probes; it ends with `close`."""
+    """What an operator shows to people; `serve` ends what this begins."""
 
-    def __init__(
-        self,
-        rings: Callable[[], Rings | None],
-        leads: Callable[[], str],
-        *,
-        host: str,
-        port: int,
-        hosts: tuple[str, ...],
-    ) -> None:
+    def __init__(self, rings: Callable[[], Rings | None], leads: Callable[[], str], settings: ServeSettings) -> None:
         """Prepare, in the loop that owns the rings. `leads` names who leads where it is another process."""
         describe_types()  # Requests are answered by threads.
         self._rings, self._leads = rings, leads
         self._journal = RingJournal(clock.now())
         self._revisions: dict[str, int] = {}
         jobs = RingJobs(asyncio.get_running_loop(), rings, self._journal, leads)
-        settings = ServeSettings(
-            host=host, port=port, hosts=hosts, on_kubernetes=True, request_s=9.0, streams_max=_STREAMS_MAX, ping_s=8.0
+        settings = msgspec.structs.replace(
+            settings, on_kubernetes=True, request_s=9.0, streams_max=_STREAMS_MAX, ping_s=8.0
         )
         self._site = Site(jobs, settings, Metrics(jobs))
         self._page = _page_app(self._site, self._strip)
         self._site.hub.start()
 
-    def app(self, probes: ASGIApp) -> ASGIApp:
-        """Put the page beside the probes: those are asked by address, and nobody's Host is checked there."""
+    async def serve(self, sockets: list[socket.socket], ended: asyncio.Event) -> None:
+        """Serve until `ended` is set, then end the threads, too."""
+        noting = asyncio.create_task(self._note_on())
+        try:
+            await serve_beside(self._page, sockets, ended, http=_PageConnection, idle_s=_IDLE_S)
+        finally:
+            noting.cancel()
+            await asyncio.gather(noting, return_exceptions=True)
+            self._site.hub.close()
+            self._site.close()
 
-        async def both(scope: Scope, receive: Receive, send: Send) -> None:
-            inner = probes if scope["type"] != "http" or scope["path"] in _PROBES else self._page
-            await inner(scope, receive, send)
-
-        return both
-
-    async def run(self) -> None:
+    async def _note_on(self) -> None:
         """Note what happens to the rings, until cancelled; a ring of which nothing changed costs nothing."""
         while True:
             await asyncio.sleep(_LOOK_S)
@@ -101,11 +105,6 @@ class RingPage:
             return Markup(f'<p class="notice wait" id="standby">{told}</p>').format(leader)
         told = "This is the operator's own view, for looking only: rings are changed with poise --kube or kubectl."
         return Markup('<p class="quiet-text" id="read-only">{}</p>').format(told)
-
-    def close(self) -> None:
-        """End the threads."""
-        self._site.hub.close()
-        self._site.close()
 
 
 def _holders(snapshot: RingSnapshot) -> dict[str, tuple[str | None, int]]:
