@@ -5,17 +5,25 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import socket
+import subprocess
+import sys
+import threading
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 import yaml
+from tests.serve_process import await_met
 from tests.shown_commands import ROOT, Command, check_words
 from tools.kube import build
 
+from poise.cli.operator import LISTEN
 from poise.clock import boot_s
 from poise.jobs.sharder.metrics import PROCESS, OperatorMetrics, RingNumbers
 from poise.jobs.sharder.report import RingCounts, RingReport
+from poise.jobs.sharder.webhook.numbers import HookNumbers
 from poise.serve.calls import CALLS
 from poise.serve.jobs_api import StoreJobs
 from poise.serve.metrics import Metrics
@@ -39,7 +47,8 @@ def served() -> dict[str, str]:
 def operated() -> dict[str, str]:
     """Ask the operator's own metrics for theirs."""
     rings = [RingNumbers("web", RingReport(), RingCounts())]
-    return _types(OperatorMetrics(lambda: rings, {name: lambda: 0.0 for name in PROCESS}).exposition())
+    hook = HookNumbers(lambda: 0.0, lambda: False)
+    return _types(OperatorMetrics(lambda: rings, {name: lambda: 0.0 for name in PROCESS}, [hook]).exposition())
 
 
 def _types(exposition: bytes) -> dict[str, str]:
@@ -128,6 +137,28 @@ def test_the_alerts_of_the_operator_are_the_same_everywhere() -> None:
     assert (DEPLOY / "chart" / "poise" / "files" / "alerts.yaml").read_text() == OPERATOR_ALERTS.read_text()
 
 
+def hides_installations(query: str) -> bool:
+    """Say whether a query takes numbers of two installations for those of one: the namespace tells them apart."""
+    bare = re.sub(r"\[[^]]*\]", "", query)
+    groups = [set(re.findall(r"\w+", names)) for names in re.findall(r"\b(?:by|on)\s*\(([^)]*)\)", bare)]
+    folded = re.findall(r"\b(?:max|min|sum|avg|count)\b(?!\s*by\b)", bare)
+    return bool(folded) or not all("namespace" in names for names in groups)
+
+
+def test_installations_do_not_hide_each_other() -> None:
+    assert [query for query in OPERATOR_QUERIES if hides_installations(query)] == []
+    assert hides_installations("max by (job) (poise_faults) > 0")
+    assert hides_installations("sum(poise_leads) < 1")
+    assert hides_installations('max by (namespace, job) (poise_items) unless on (job) poise_members{state="ready"}')
+
+
+def test_a_webhook_that_is_not_believed_is_told() -> None:
+    rules = {str(rule["expr"]): rule for rule in alert_rules(OPERATOR_ALERTS)}
+    trouble = rules["max by (namespace) (poise_webhook_trouble) > 0"]
+    assert trouble["for"] == "10m"
+    assert "min by (namespace) (poise_webhook_certificate_seconds) < 14 * 24 * 3600" in rules
+
+
 def test_the_panels_of_the_dashboard_do_not_overlap() -> None:
     panels = dashboard()["panels"]
     assert isinstance(panels, list)
@@ -172,13 +203,62 @@ def test_the_container_starts_a_command_that_exists() -> None:
     assert "--tokens" in words, "it can be reached by others"
 
 
-def test_the_container_is_nobody_of_note_and_checks_its_health() -> None:
-    lines = container_lines()
-    assert int(lines["USER"].split(":")[0]) > 0
-    asked = re.search(r"http://127\.0\.0\.1:(\d+)(/\w+)", lines["HEALTHCHECK"])
-    assert asked is not None
-    assert asked[1] == lines["EXPOSE"]
-    assert asked[2] in {call.path for call in CALLS if call.role == "open"}
+def test_the_container_is_nobody_of_note() -> None:
+    assert int(container_lines()["USER"].split(":")[0]) > 0
+
+
+def health_check() -> list[str]:
+    """Read the command that asks whether the container is well, whichever of the two it runs."""
+    command = json.loads(container_lines()["HEALTHCHECK"].partition(" CMD ")[2])
+    assert isinstance(command, list)
+    assert command[:2] == ["python", "-c"]
+    return command
+
+
+def test_the_container_asks_where_the_server_and_the_operator_answer() -> None:
+    code = health_check()[2]
+    server, operator = re.findall(r"\b(\d{4})\b", code)
+    assert server == container_lines()["EXPOSE"]
+    assert operator == LISTEN.rpartition(":")[2]
+    (path,) = re.findall(r"127\.0\.0\.1:\{port\}(/\w+)", code)
+    assert path in {call.path for call in CALLS if call.role == "open"}
+
+
+class Answer(BaseHTTPRequestHandler):
+    """Says whether it is ready, as its server was told."""
+
+    def do_GET(self) -> None:
+        """Answer; the name is what the library calls."""
+        assert isinstance(self.server, Answering)
+        self.send_response(self.server.code if self.path == "/readyz" else 404)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+class Answering(HTTPServer):
+    """A port that answers with one code."""
+
+    def __init__(self, code: int) -> None:
+        """Take any port."""
+        super().__init__(("127.0.0.1", 0), Answer)
+        self.code = code
+
+
+@pytest.mark.parametrize(("code", "place", "wanted"), [(200, 0, 0), (200, 1, 0), (503, 0, 1), (503, 1, 1)])
+def test_the_container_is_well_while_either_answers(code: int, place: int, wanted: int) -> None:
+    with Answering(code) as answering, socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))  # It is taken, and nobody listens there.
+        thread = threading.Thread(target=answering.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        thread.start()
+        ports = [silent.getsockname()[1]] * 2
+        ports[place] = answering.server_port
+        asked = health_check()[2].replace("(7878, 8080)", str(tuple(ports)))
+        done = subprocess.run([sys.executable, "-c", asked], check=False, timeout=60, env={})
+        answering.shutdown()
+        thread.join()
+    assert done.returncode == wanted
 
 
 def test_the_container_has_what_the_operator_needs() -> None:
@@ -216,7 +296,7 @@ def test_a_build_tells_how_far_it_is_and_is_given_up_at_last(
         build._compile(str(tmp_path / "go"), "kubectl", tmp_path, tmp_path / "kubectl")
     assert "kubectl: 0 s of about 24 s" in capsys.readouterr().err
     child = Path("/proc", (tmp_path / "kube" / "pid").read_text().strip(), "stat")
-    assert not child.exists() or child.read_text().split()[2] == "Z"
+    await_met(lambda: not child.exists() or child.read_text().split()[2] == "Z")
 
 
 def test_a_build_that_fails_says_so(tmp_path: Path) -> None:

@@ -26,6 +26,9 @@ from tests.cluster.install_world import (
 from poise.kube import Client, connect
 
 _RBAC = "/apis/rbac.authorization.k8s.io/v1"
+# What the operator makes itself: in its own namespace, and in none.
+_MADE = ("secret/poise-webhook", "lease.coordination.k8s.io/poise-operator")
+_KEPT = "validatingadmissionpolicy,validatingadmissionpolicybinding,mutatingwebhookconfiguration"
 _STAND_INS = {"servicemonitors": "ServiceMonitor", "prometheusrules": "PrometheusRule"}
 
 
@@ -83,6 +86,15 @@ def apply_definitions(plane: AuditedPlane) -> None:
 
 
 def ring(folder: str, namespace: str, lease_s: int = LEASE_S) -> Document:
+    """Give the example's ring for families of the tests: Secrets with their ConfigMaps, which needs the same rights."""
+    found = example_ring(folder, namespace, lease_s)
+    spec = found["spec"]
+    assert isinstance(spec, dict)
+    spec["resources"] = [{"resource": "secrets", "controlled": [{"resource": "configmaps"}]}]
+    return found
+
+
+def example_ring(folder: str, namespace: str, lease_s: int = LEASE_S) -> Document:
     """Give the example's ring, with a short D, in and for a namespace of the test's own."""
     written = (KUSTOMIZE / "examples" / folder / "web.yaml").read_text()
     (found,) = read_documents(written.replace("team-a", namespace).replace('"yes"', namespace))
@@ -97,7 +109,9 @@ def left(plane: AuditedPlane) -> list[str]:
     kinds = "clusterrole,clusterrolebinding,role,rolebinding,deployment,service,serviceaccount,poddisruptionbudget,crd"
     chosen = ("-A", "-l", "app.kubernetes.io/name=poise", "-o", "name")
     listed = kubectl(plane, "get", kinds, *chosen).split()
-    return [*listed, *(name for name in kubectl(plane, "get", "crd", "-o", "name").split() if "poise.dev" in name)]
+    listed += [name for name in kubectl(plane, "get", "crd", "-o", "name").split() if "poise.dev" in name]
+    listed += [name for name in kubectl(plane, "get", "secret,lease", "-A", "-o", "name").split() if name in _MADE]
+    return listed + kubectl(plane, "get", _KEPT, "-l", "app.kubernetes.io/managed-by=poise", "-o", "name").split()
 
 
 def uninstall(plane: AuditedPlane, documents: list[Document]) -> None:
@@ -105,7 +119,16 @@ def uninstall(plane: AuditedPlane, documents: list[Document]) -> None:
     kubectl(plane, "delete", "-k", str(KUSTOMIZE / "crds"))
     rest = [each for each in documents if text(each, "kind") not in ("Namespace", "CustomResourceDefinition")]
     kubectl(plane, "delete", "-f", "-", given=write_documents(rest))
+    (home,) = [text(each, "metadata", "namespace") for each in documents if text(each, "kind") == "Deployment"]
+    remove_made(plane, home)
     assert left(plane) == []
+
+
+def remove_made(plane: AuditedPlane, home: str) -> None:
+    """Remove what the operator has made in its namespace, by the command that the page on installing shows."""
+    *_, words = documented("Uninstall")
+    assert "poise-system" in words
+    kubectl(plane, *(home if word == "poise-system" else word for word in words))
 
 
 def documented(heading: str) -> list[list[str]]:

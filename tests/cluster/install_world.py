@@ -137,25 +137,25 @@ def identity(document: Document) -> tuple[str, str, str]:
 
 
 class Grant(NamedTuple):
-    """One verb on one resource that the operator's account was given; an empty namespace is everywhere."""
+    """One verb on one resource, or on one of its objects, that an account was given; no namespace is everywhere."""
 
     role: str
     namespace: str
     group: str
     resource: str
     verb: str
-    names: tuple[str, ...] = ()
+    name: str = ""
 
     def __str__(self) -> str:
         where = f" in {self.namespace}" if self.namespace else ""
         kind = ".".join(part for part in (self.resource, self.group) if part)
-        return f"{self.verb} {kind}{where} by {self.role}"
+        return f"{self.verb} {kind}{f' {self.name}' if self.name else ''}{where} by {self.role}"
 
     def allows(self, asked: Asked) -> bool:
         """Say whether this grant is enough for a request."""
         same = (self.group, self.resource, self.verb) == (asked.group, asked.resource, asked.verb)
         here = self.namespace in ("", asked.namespace)
-        return same and here and (not self.names or asked.name in self.names)
+        return same and here and self.name in ("", asked.name)
 
 
 class Asked(NamedTuple):
@@ -193,7 +193,8 @@ def _granted(binding: Document, roles: Mapping[tuple[str, str, str], Document]) 
         for group in texts(rule, "apiGroups"):
             for resource in texts(rule, "resources"):
                 for verb in texts(rule, "verbs"):
-                    yield Grant(name, namespace, group, resource, verb, tuple(texts(rule, "resourceNames")))
+                    for only in texts(rule, "resourceNames") or [""]:
+                        yield Grant(name, namespace, group, resource, verb, only)
 
 
 class AuditedPlane(ControlPlane):

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
+import msgspec
+
 from poise.model.sharding import label_names
 
 How = Literal["patch", "json", "status", "put", "apply", "create", "bind", "scale"]
@@ -37,6 +39,50 @@ class Row(NamedTuple):
         verdict = "may" if self.allowed else "may not"
         by = f"{self.how} with the webhook" if self.webhook else self.how
         return f"{self.who} {verdict} {by} [{self.change}] on {self.on}"
+
+
+class Chosen(NamedTuple):
+    """A selector of namespaces, where NS is the one that objects are made in, and whether it chooses that one."""
+
+    selector: dict[str, object]
+    chosen: bool
+
+    def __str__(self) -> str:
+        """Name the row."""
+        return f"{self.selector} {'chooses' if self.chosen else 'does not choose'} the namespace"
+
+    def spec(self, namespace: str) -> dict[str, object]:
+        """Write the spec of a ring which has it; what is in no namespace is shared out, too."""
+        text = msgspec.json.encode(self.selector).replace(b"NS", namespace.encode())
+        plain = [{"resource": "configmaps"}, {"resource": "namespaces"}]
+        roles = {"group": "rbac.authorization.k8s.io", "resource": "clusterroles"}
+        return {"resources": [*plain, roles], "namespaceSelector": msgspec.json.decode(text)}
+
+
+_NAME = "kubernetes.io/metadata.name"
+
+
+def _one(key: str, operator: str, *values: str) -> dict[str, object]:
+    rule = {"key": key, "operator": operator} | ({"values": list(values)} if values else {})
+    return {"matchExpressions": [rule]}
+
+
+CHOSEN = [
+    Chosen({"matchLabels": {_NAME: "NS"}}, True),
+    Chosen({"matchLabels": {"team": "x"}}, False),
+    Chosen({"matchLabels": {_NAME: "NS", "team": "x"}}, False),
+    Chosen({"matchLabels": {_NAME: "NS"}, **_one("team", "Exists")}, False),
+    Chosen(_one(_NAME, "In", "other", "NS"), True),
+    Chosen(_one(_NAME, "In", "other"), False),
+    Chosen(_one("team", "In", "x"), False),
+    Chosen(_one(_NAME, "NotIn", "NS"), False),
+    Chosen(_one(_NAME, "NotIn", "other"), True),
+    Chosen(_one("team", "NotIn", "x"), True),
+    Chosen(_one(_NAME, "Exists"), True),
+    Chosen(_one("team", "Exists"), False),
+    Chosen(_one(_NAME, "DoesNotExist"), False),
+    Chosen(_one("team", "DoesNotExist"), True),
+]
 
 
 def read_labels(text: str, ring: str) -> Labels:

@@ -12,7 +12,7 @@ import msgspec
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.policy_rows import SITUATIONS, Labels, Row, Situation, read_labels
 
-from poise.jobs.sharder.policy import Protection, Terms, Writers, protect
+from poise.jobs.sharder.policy import Protection, Terms, Writers, key_of, protect
 from poise.kube import Meta, Partial
 from poise.kube.objects import Status
 from poise.model import ShardRing
@@ -60,7 +60,8 @@ def make_ring(name: str, namespace: str, spec: Mapping[str, object] = _SPEC) -> 
 def make_policy(ring: ShardRing, *, webhook: bool = False) -> Protection:
     """Make the policy of a ring whose sharder is one user."""
     kinds = {**KINDS, ("apps", "replicasets"): "ReplicaSet", ("", "services"): "Service"}
-    (made,) = protect([ring], kinds, Terms(writers=Writers(sharders=(SHARDER,)), webhook=webhook))
+    called = frozenset({key_of(ring)}) if webhook else frozenset[tuple[str, str]]()
+    (made,) = protect([ring], kinds, Terms(writers=Writers(sharders=(SHARDER,)), webhook=called))
     return made
 
 

@@ -39,7 +39,7 @@ from poise import __version__
 
 RING: dict[str, object] = {
     "name": "web",
-    "resources": [{"resource": "secrets", "controlled": [{"resource": "configmaps"}]}],
+    "resources": [{"resource": "configmaps", "controlled": [{"resource": "secrets"}]}],
 }
 WIDE: dict[str, object] = {"rings": [{**RING, "namespace": "team-a", "namespaceSelector": True}]}
 NARROW: dict[str, object] = {"rings": [RING], "namespace": "team-a", "definitions": {"install": False}}
@@ -70,6 +70,10 @@ WAYS = {
     "one namespace without protection": Way(
         "examples/namespaced", ("no-protection", "webhook"), "team-a", NARROW | HOOKED | {"protect": False}
     ),
+    "one namespace with the webhook": Way("examples/namespaced", ("webhook",), "team-a", NARROW | HOOKED),
+    "one namespace without cluster roles": Way(
+        "examples/namespaced", ("no-cluster-roles",), "team-a", NARROW | {"protect": False, "clusterRoles": False}
+    ),
     "no ring": Way("cluster", (), "poise-system", {}),
 }
 # Marks of the tool, not of what is installed.
@@ -89,7 +93,7 @@ def rendered(way: str, tool: str) -> list[Document]:
 
 
 def plain(document: Document) -> Document:
-    """Take off what only says which tool has rendered it, and the one name that only helm can leave out."""
+    """Take off what only says which tool has rendered it."""
     made = copy.deepcopy(document)
     metadata = made["metadata"]
     assert isinstance(metadata, dict)
@@ -99,10 +103,6 @@ def plain(document: Document) -> Document:
     }
     if text(made, "kind") not in ("Deployment", "Service", "ServiceMonitor"):
         metadata["labels"].pop("app.kubernetes.io/component", None)
-    for rule in parts(made, "rules"):
-        names = rule.get("resourceNames")
-        if isinstance(names, list) and len(names) > 1:
-            rule["resourceNames"] = [names[1] if metadata["name"].endswith(".team-a") else names[0]]
     return made
 
 
@@ -114,6 +114,52 @@ def test_both_tools_install_the_same(way: str) -> None:
     )
     assert ours.keys() == theirs.keys()
     assert [name for name in ours if ours[name] != theirs[name]] == []
+
+
+POLICIES = ("validatingadmissionpolicies", "validatingadmissionpolicybindings")
+HOOKS = "mutatingwebhookconfigurations"
+
+
+def admission(way: str, tool: str) -> dict[tuple[str, str], set[str]]:
+    """Read what may be done by admission: the verbs by resource and by the only name, if there is one."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for grant in read_grants(rendered(way, tool)):
+        if grant.group == "admissionregistration.k8s.io":
+            found.setdefault((grant.resource, grant.name), set()).add(grant.verb)
+    return found
+
+
+@pytest.mark.parametrize("tool", ["kustomize", "helm"])
+@pytest.mark.parametrize(
+    ("way", "suffix", "policy", "hook"),
+    [
+        ("the cluster", "", {"create", "patch", "delete"}, {"get", "delete"}),
+        ("all of it", "", {"create", "patch", "delete"}, {"get", "create", "patch", "delete"}),
+        ("certificates from files", "", {"create", "patch", "delete"}, {"get", "create", "patch", "delete"}),
+        ("one namespace", ".team-a", {"create", "patch", "delete"}, {"get", "delete"}),
+        (
+            "one namespace with the webhook",
+            ".team-a",
+            {"create", "patch", "delete"},
+            {"get", "create", "patch", "delete"},
+        ),
+        ("one namespace without protection", ".team-a", {"delete"}, {"get", "create", "patch", "delete"}),
+    ],
+)
+def test_an_installation_may_write_its_own_names_alone(
+    way: str, suffix: str, policy: set[str], hook: set[str], tool: str
+) -> None:
+    """Without protection it may still list its policies and take them away."""
+    wanted = {(HOOKS, f"poise-webhook{suffix}"): hook}
+    wanted |= {(resource, f"poise-web{suffix}"): policy for resource in POLICIES}
+    assert admission(way, tool) == wanted | {(resource, ""): {"list"} for resource in POLICIES}
+
+
+@pytest.mark.parametrize("tool", ["kustomize", "helm"])
+def test_a_team_can_do_without_cluster_roles(tool: str) -> None:
+    documents = rendered("one namespace without cluster roles", tool)
+    assert [identity(each) for each in documents if not identity(each)[1]] == []
+    assert "--no-protect" in texts(container(documents), "args")
 
 
 @pytest.mark.parametrize("tool", ["kustomize", "helm"])
@@ -228,6 +274,20 @@ WRONG: dict[str, tuple[dict[str, object], str]] = {
     "a limit that is a number": ({"resources": {"requests": {"cpu": 1}, "limits": {}}}, "at '/resources/requests/cpu'"),
     "a list for a mapping": ({"podLabels": ["a"]}, "at '/podLabels': got array, want object"),
     "a ring of nowhere": ({"rings": [RING]}, "$.rings[0].namespace: the namespace of the ring web is missing"),
+    "two rings of one name": (
+        {"rings": [{**RING, "namespace": "team-a"}, {**RING, "namespace": "team-b"}]},
+        "$.rings[1].name: there is one ring of a name, got web twice",
+    ),
+    "no cluster roles for the whole cluster": ({"clusterRoles": False, "protect": False}, "$.namespace: an operator"),
+    "no cluster roles for policies": (NARROW | {"clusterRoles": False}, "$.protect: policies are in no namespace"),
+    "no cluster roles for the webhook": (
+        NARROW | HOOKED | {"clusterRoles": False, "protect": False},
+        "$.webhook.enabled: the configuration of the webhook is in no namespace",
+    ),
+    "no cluster roles for a selector": (
+        NARROW | {"clusterRoles": False, "protect": False, "rings": [{**RING, "namespaceSelector": True}]},
+        "$.rings[0].namespaceSelector: namespaces are in no namespace",
+    ),
     "a ring of elsewhere": (
         NARROW | {"rings": [{**RING, "namespace": "team-b"}]},
         "$.rings[0].namespace: this installation looks at the namespace team-a alone, got team-b",

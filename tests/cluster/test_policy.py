@@ -7,10 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 from tests.cluster.policy_mutants import BROKEN, Broken, break_policy
-from tests.cluster.policy_rows import ROWS, Row, read_labels
+from tests.cluster.policy_rows import CHOSEN, ROWS, Chosen, Row, read_labels
 from tests.cluster.policy_world import SHARDER, PolicyWorld, changed, make_policy, make_ring, told
 from tests.cluster.world import Cluster, make_namespace
 
+from poise.jobs.sharder import policy
 from poise.kube import NAMESPACES, Client, ObjectRef
 
 RING, HOOKED = "guarded", "hooked"
@@ -61,6 +62,42 @@ def test_every_writer(world: PolicyWorld, row: Row) -> None:
         assert ("kubectl apply" in told(answer)) == (row.how == "put" and row.who != "web-0")
         assert ("leave them out" in told(answer)) == (row.how in ("create", "bind"))
         assert world.labels(row.on, name) == before
+
+
+@pytest.fixture(scope="module")
+def chosen_world(world: PolicyWorld) -> PolicyWorld:
+    """A ring for each selector of namespaces, all with the webhook and in force at once."""
+    rings = [make_ring(f"c{number}", world.namespace, each.spec(world.namespace)) for number, each in enumerate(CHOSEN)]
+    world.install([make_policy(ring, webhook=True) for ring in rings])
+    return world
+
+
+def sent(world: PolicyWorld, path: str, ring: str, **more: str) -> bool:
+    """Say whether a person may send labels of a ring with a new object."""
+    labels = {**read_labels("shard=web-0 epoch=1", ring), **more}
+    body = {"metadata": {"name": f"{ring}-sent", "labels": labels}}
+    answer = world.ask("POST", path, body, who="a person", dry=True)
+    assert answer.is_success or (answer.status_code == 403 and f"the ring {ring} " in told(answer)), answer.text
+    return answer.is_success
+
+
+@pytest.mark.parametrize(("number", "row"), list(enumerate(CHOSEN)), ids=map(str, CHOSEN))
+def test_labels_are_sent_only_where_the_webhook_is_asked(chosen_world: PolicyWorld, number: int, row: Chosen) -> None:
+    world, ring = chosen_world, f"c{number}"
+    assert sent(world, world.path("configmaps"), ring) == row.chosen
+    # It is asked about all that is in no namespace; about a Namespace, by its own labels.
+    assert sent(world, "/apis/rbac.authorization.k8s.io/v1/clusterroles", ring)
+    if row.selector == {"matchLabels": {"team": "x"}}:
+        assert sent(world, "/api/v1/namespaces", ring, team="x")
+        assert not sent(world, "/api/v1/namespaces", ring, team="y")
+        assert not sent(world, "/api/v1/namespaces", ring)
+
+
+def test_a_selector_that_is_not_minded_is_seen(world: PolicyWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(policy, "_rules", lambda _selector: [])
+    row = CHOSEN[1]
+    world.install([make_policy(make_ring("unminded", world.namespace, row.spec(world.namespace)), webhook=True)])
+    assert sent(world, world.path("configmaps"), "unminded") != row.chosen
 
 
 @pytest.fixture(scope="module")

@@ -233,6 +233,43 @@ def test_only_a_leader_writes_and_only_what_is_its_own(
     cluster.run(lambda client: mind_the_own(client, namespace, name, monkeypatch))
 
 
+async def share_a_scope(client: Client, namespace: str, name: str, _patch: pytest.MonkeyPatch) -> None:
+    """Let two installations look at everything: what one made goes only with its ring, which may change hands."""
+    ring, policy = await accepted(client, namespace, name), f"poise-{name}"
+    async with keeping(PolicyKeeper(client, may_act=lambda: True, home="one")) as keeper:
+        keeper.update([ring])
+        await has(client, policy)
+    for protecting in (False, True):
+        async with keeping(PolicyKeeper(client, may_act=lambda: True, home="two", protecting=protecting)) as keeper:
+            keeper.update([])
+            await asyncio.sleep(0.6)
+            assert await made_by(client, policy) == {"one"}
+    async with keeping(PolicyKeeper(client, may_act=lambda: True, home="two")) as keeper:
+        keeper.update([ring])
+        await awaited(lambda: is_made_by(client, policy, "two"), lambda: keeper.trouble, WITHIN_S)
+        assert keeper.trouble == ""
+    # Who runs the ring and does not protect it removes what protects it, whoever made that.
+    async with keeping(PolicyKeeper(client, may_act=lambda: True, home="one", protecting=False)) as keeper:
+        keeper.update([ring])
+        await has(client, policy, wanted=False)
+    await remove_ring(client, namespace, name)
+
+
+async def made_by(client: Client, policy: str) -> set[str]:
+    """Read who made a policy and its binding."""
+    return {"" if each is None else each.metadata.labels["poise.dev/operator"] for each in await there(client, policy)}
+
+
+async def is_made_by(client: Client, policy: str, home: str) -> bool:
+    return await made_by(client, policy) == {home}
+
+
+def test_two_installations_of_one_scope_do_not_fight(
+    cluster: Cluster, namespace: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.run(lambda client: share_a_scope(client, namespace, name, monkeypatch))
+
+
 @pytest.mark.parametrize(
     ("kind", "part", "instead", "law"),
     [
@@ -241,6 +278,9 @@ def test_only_a_leader_writes_and_only_what_is_its_own(
         (PolicyKeeper, "_is_over", lambda _keeper, _meta, _rings: _always(), come_change_and_go),
         (PolicyKeeper, "_is_own", lambda _keeper, _meta: False, come_change_and_go),
         (PolicyKeeper, "_is_own", lambda _keeper, _meta: True, mind_the_own),
+        (PolicyKeeper, "_is_kin", lambda _keeper, _meta: True, mind_the_own),
+        (PolicyKeeper, "_is_own", lambda keeper, meta: keeper._is_kin(meta), share_a_scope),
+        (PolicyKeeper, "_is_kin", lambda keeper, meta: keeper._is_own(meta), share_a_scope),
         (policy_keeper, "_LEAD_S", None, mind_the_own),
     ],
 )
@@ -304,6 +344,26 @@ def test_a_missing_right_is_one_sentence_and_can_be_granted_later(cluster: Clust
             await remove_ring(admin, namespace, name)
             keeper.update([])
             await has(admin, f"poise-{name}", wanted=False)
+
+    cluster.run(scenario)
+
+
+def test_policies_that_nobody_may_remove_are_told(cluster: Cluster, namespace: str, name: str) -> None:
+    async def scenario(admin: Client) -> None:
+        ring, told = await accepted(admin, namespace, name), list[str]()
+        async with cluster.connect("bob") as client:
+            keeper = PolicyKeeper(client, may_act=lambda: True, protecting=False, tell=told.append)
+            async with keeping(keeper):
+                keeper.update([ring])
+                await awaited(lambda: says(told, "may still be there"), lambda: told)
+                await asyncio.sleep(0.6)
+            assert len(told) == 1
+            assert "cannot list" in keeper.trouble
+            ending = PolicyKeeper(client, may_act=lambda: True, tell=told.append)
+            await ending.remove(ring)
+            assert len(told) == 2, "once for policies and bindings"
+            assert "cannot list" in ending.trouble
+        await remove_ring(admin, namespace, name)
 
     cluster.run(scenario)
 

@@ -25,6 +25,7 @@ from tests.cluster.webhook_world import (
     operator,
     put_ring,
     read,
+    unmake_masters,
     wait,
 )
 from tests.cluster.world import Cluster, make_namespace
@@ -94,6 +95,7 @@ def pair(cluster: Cluster, definitions: None) -> Iterator[Pair]:  # noqa: ARG001
     finally:
         pair.end()
         world.close()
+        cluster.run(unmake_masters)
         cluster.run(lambda client: client.delete(ObjectRef(NAMESPACES, namespace), uid=made.metadata.uid))
 
 
@@ -259,8 +261,8 @@ def test_numbers_and_the_configuration_tell_what_is_done(cluster: Cluster, pair:
     each = cluster.run(numbers)
     for outcome in ("assigned", "left", "restored", "malformed"):
         assert sum(one[f"poise_webhook_answers_total {outcome}"] for one in each) > 0, outcome
-    # Who leaves no label out, and the sharder, is not asked for.
-    assert sum(one["poise_webhook_answers_total unchanged"] for one in each) == HAND_OVERS
+    # Who leaves no label out, and the sharder, is not asked for. The API server asks again where a line broke.
+    assert HAND_OVERS <= sum(one["poise_webhook_answers_total unchanged"] for one in each) <= 2 * HAND_OVERS
     for one in each:
         assert one["poise_webhook_trouble"] == 0
         assert one["poise_webhook_certificate_seconds"] > 80 * 86400

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from tests.cluster.control_plane import free_port
+from tests.cluster.control_plane import ControlPlane, free_port
 from tests.cluster.operator_process import awaited
 from tests.cluster.test_policy_keeper import CountingClient, OlderPlane, ring_of
 from tests.cluster.webhook_world import (
@@ -29,6 +29,9 @@ from tests.cluster.world import Cluster, install_definitions
 
 from poise.clock import boot_s
 from poise.errors import NotFound
+from poise.jobs.sharder import policy_keeper
+from poise.jobs.sharder.policy import is_kin
+from poise.jobs.sharder.policy_keeper import BINDINGS, POLICIES, PolicyKeeper
 from poise.jobs.sharder.webhook import keeper as keeper_module
 from poise.jobs.sharder.webhook.authority import next_kept
 from poise.jobs.sharder.webhook.certificates import FileCertificates
@@ -52,9 +55,10 @@ def scope(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     yield name
 
     async def clear(client: Client) -> None:
-        for found in (await client.list_all(Selection(CONFIGURATIONS), Partial))[0]:
-            if name in found.metadata.name:
-                await client.delete(ObjectRef(CONFIGURATIONS, found.metadata.name), uid=found.metadata.uid)
+        for kind in (CONFIGURATIONS, BINDINGS, POLICIES):
+            for found in (await client.list_all(Selection(kind), Partial))[0]:
+                if name in found.metadata.name:
+                    await client.delete(ObjectRef(kind, found.metadata.name), uid=found.metadata.uid)
 
     cluster.run(clear)
 
@@ -62,11 +66,26 @@ def scope(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 class World:
     """A keeper with everything that it looks at, and no server: whoever it names is not called here."""
 
-    def __init__(self, client: Client, folder: Path, scope: str | None, *, hooked: bool = True) -> None:
-        """Prepare; `told` is what it says."""
+    def __init__(
+        self,
+        client: Client,
+        folder: Path,
+        scope: str | None,
+        *,
+        hooked: bool = True,
+        home: str = "",
+        policies: PolicyKeeper | None = None,
+    ) -> None:
+        """Prepare; `told` is what it says, `late` how far the clock of its certificates is ahead."""
         self.told: list[str] = []
-        self.leads = True
-        self.certificates = FileCertificates(folder / "tls.crt", folder / "tls.key", folder / "ca.crt")
+        self.leads, self.late = True, timedelta()
+        self.certificates = FileCertificates(
+            folder / "tls.crt",
+            folder / "tls.key",
+            folder / "ca.crt",
+            "127.0.0.1",
+            now=lambda: datetime.now(UTC) + self.late,
+        )
         self._folder, self.client = folder, client
         self.renew()
         reached = Reached(url="https://127.0.0.1:1")
@@ -79,7 +98,10 @@ class World:
             may_act=lambda: self.leads,
             now_s=boot_s,
             scope=scope,
+            home=home,
             tell=self.told.append,
+            let_be=(lambda _called: None) if policies is None else policies.let_be,
+            lets_be=(lambda _ring: True) if policies is None else policies.lets_be,
         )
         self.name = f"poise-webhook.{scope}" if scope else "poise-webhook"
 
@@ -109,6 +131,10 @@ class World:
     async def is_gone(self) -> bool:
         """Say whether it is gone."""
         return await self.found() is None
+
+    async def has_looked(self) -> bool:
+        """Say whether the keeper has looked once."""
+        return self.keeper._done is not None
 
     @asynccontextmanager
     async def keeping(self) -> AsyncIterator[None]:
@@ -207,12 +233,134 @@ def test_installations_leave_each_other_alone(
     cluster.run(lambda client: mind_the_own(client, scope, tmp_path, monkeypatch))
 
 
+async def share_a_scope(client: Client, scope: str, folder: Path, _patch: pytest.MonkeyPatch) -> None:
+    """Let two installations of one scope be there, the other with a webhook and without; then take over."""
+    first = World(client, folder, scope, home="one")
+    async with first.keeping():
+        first.keeper.update(rings("secrets"))
+        await awaited(first.is_there, lambda: first.told, WITHIN_S)
+    for hooked in (False, True):
+        other = World(client, folder, scope, home="two", hooked=hooked)
+        async with other.keeping():
+            other.keeper.update(rings("services"))
+            await awaited(other.has_looked, lambda: other.told, WITHIN_S)  # noqa: B023  # Within this turn.
+        assert await first.is_there("secrets")
+        assert [each for each in other.told if "of the installation in the namespace one" not in each] == []
+        assert len(other.told) == hooked
+    found = await first.found()
+    assert found is not None
+    unlabelled = {"metadata": {"labels": {"poise.dev/operator": None}}}
+    await client.merge(ObjectRef(CONFIGURATIONS, first.name), found.metadata, unlabelled, Partial)
+    heir = World(client, folder, scope, home="two")
+    async with heir.keeping():
+        heir.keeper.update(rings("services"))
+        await awaited(lambda: heir.is_there("services"), lambda: heir.told, WITHIN_S)
+    taken = await heir.found()
+    assert taken is not None
+    assert taken.metadata.labels["poise.dev/operator"] == "two"
+
+
+def test_two_installations_of_one_scope_do_not_fight(
+    cluster: Cluster, scope: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.run(lambda client: share_a_scope(client, scope, tmp_path, monkeypatch))
+
+
+class Noted:
+    """Notes in which order policies open and close, and the webhook is called or not, by what a client sends."""
+
+    def __init__(self, client: Client, patch: pytest.MonkeyPatch) -> None:
+        """Listen in."""
+        self.order: list[str] = []
+        self.at_s: list[float] = []
+        self._apply, self._delete = client.apply, client.delete
+        patch.setattr(client, "apply", self._applied)
+        patch.setattr(client, "delete", self._deleted)
+
+    def _note(self, word: str) -> None:
+        self.order.append(word)
+        self.at_s.append(boot_s())
+
+    async def _applied(self, ref: ObjectRef, body: object, shape: type[Partial], *, force: bool = False) -> Partial:
+        made = await self._apply(ref, body, shape, force=force)
+        if ref.resource == POLICIES:
+            self._note("open" if 'request.operation == "CREATE" &&' in str(body) else "closed")
+        elif ref.resource == CONFIGURATIONS:
+            self._note("called")
+        return made
+
+    async def _deleted(self, ref: ObjectRef, *, uid: str) -> None:
+        if ref.resource == CONFIGURATIONS:
+            self._note("uncalled")
+        await self._delete(ref, uid=uid)
+
+    async def has(self, words: list[str]) -> bool:
+        """Say whether exactly these were noted."""
+        return self.order == words
+
+
+async def keep_the_order(client: Client, scope: str, folder: Path, patch: pytest.MonkeyPatch) -> None:
+    """Labels can be sent with what is new only while the webhook is called, and whenever it is."""
+    patch.setattr(policy_keeper, "_SETTLED_S", 0.3)
+    foreign = {"apiVersion": CONFIGURATIONS.api_version, "kind": CONFIGURATIONS.kind}
+    made = await client.create(
+        ObjectRef(CONFIGURATIONS, ""), foreign | {"metadata": {"name": f"poise-webhook.{scope}"}}, Partial
+    )
+    noted = Noted(client, patch)
+    policies = PolicyKeeper(client, may_act=lambda: True, scope=scope, webhook=True)
+    world = World(client, folder, scope, policies=policies)
+    ruling = asyncio.create_task(policies.run())
+
+    def update(*resources: str) -> None:
+        policies.update(rings(*resources))
+        world.keeper.update(rings(*resources))
+
+    async def seen(*words: str) -> None:
+        expected.extend(words)
+        await awaited(lambda: noted.has(expected), lambda: (noted.order, world.told), WITHIN_S)
+
+    expected: list[str] = []
+    try:
+        async with world.keeping():
+            update("secrets")
+            await seen("closed")
+            assert "somebody else's" in world.keeper.trouble
+            await noted._delete(ObjectRef(CONFIGURATIONS, made.metadata.name), uid=made.metadata.uid)
+            await seen("open", "called")
+            # A ring that changes is let be in its new shape before it is asked about.
+            update("secrets", "services")
+            await seen("open", "called")
+            # Nobody believes what has expired.
+            world.late = timedelta(days=100)
+            await seen("uncalled", "closed")
+            world.late = timedelta()
+            world.renew()
+            await seen("open", "called")
+            await asyncio.sleep(0.5)
+            assert noted.order == expected, "nothing idle writes"
+    finally:
+        ruling.cancel()
+        await asyncio.gather(ruling, return_exceptions=True)
+    for place, word in enumerate(noted.order):
+        if word == "called":
+            assert noted.at_s[place] - noted.at_s[place - 1] > 0.25, "not before every API server knows the policy"
+
+
+def test_labels_can_be_sent_only_while_the_webhook_is_called(
+    cluster: Cluster, scope: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.run(lambda client: keep_the_order(client, scope, tmp_path, monkeypatch))
+
+
 @pytest.mark.parametrize(
     ("kind", "part", "instead", "law"),
     [
         (KeptConfiguration, "is_as", lambda _kept, _document: False, come_change_and_go),
         (KeptConfiguration, "is_as", lambda _kept, _document: True, come_change_and_go),
-        (ConfigurationKeeper, "_is_own", lambda _keeper, _meta: True, mind_the_own),
+        (keeper_module, "is_own", lambda _labels, _scope, _home: True, mind_the_own),
+        (keeper_module, "is_own", lambda labels, scope, _home: is_kin(labels, scope), share_a_scope),
+        (PolicyKeeper, "lets_be", lambda _keeper, _ring: True, keep_the_order),
+        (Webhook, "believed", True, keep_the_order),
         (keeper_module, "configuration_name", lambda _scope: "poise-webhook-of-all", mind_the_own),
     ],
 )
@@ -227,7 +375,7 @@ def test_a_keeper_that_is_broken_is_seen(
     law: object,
 ) -> None:
     monkeypatch.setattr(kind, part, instead)
-    monkeypatch.setitem(globals(), "WITHIN_S", 1.0)
+    monkeypatch.setitem(globals(), "WITHIN_S", 2.0)
     assert callable(law)
     with pytest.raises(AssertionError):
         cluster.run(lambda client: law(client, scope, tmp_path, monkeypatch))
@@ -248,6 +396,45 @@ def test_a_missing_right_is_one_sentence_and_none_where_there_is_no_webhook(
                 assert world.hook.uncalled == "".join(world.told)
 
     cluster.run(scenario)
+
+
+class NamelessPlane(ControlPlane):
+    """A control plane that cannot be asked who somebody is, as Kubernetes was before 1.28."""
+
+    def _run(self, name: str, *arguments: str) -> None:
+        """Leave that out of what the API server serves."""
+        less = "--runtime-config=authentication.k8s.io/v1/selfsubjectreviews=false"
+        super()._run(name, *arguments, *([less] if name == "kube-apiserver" else []))
+
+
+def test_a_cluster_that_cannot_be_asked_who_we_are_is_told(cluster: Cluster, tmp_path: Path) -> None:
+    assert cluster.plane.url, "only the rig has control planes of its own"
+    plane, port = NamelessPlane(tmp_path, (SHARDER,)), free_port()
+    nameless = Cluster(plane)
+    try:
+        plane.start()
+        nameless.run(install_definitions)
+        nameless.run(lambda client: make_masters(client, SHARDER))
+        nameless.run(lambda client: put_ring(client, "default"))
+        world = HookWorld(plane, "default")
+        with (
+            Service((port,)) as service,
+            Beats(nameless, "default"),
+            operator(nameless, "default", *hook_options(port, service)) as process,
+        ):
+            told = "this cluster has no SelfSubjectReview of authentication.k8s.io/v1, which Kubernetes has since 1.28"
+            path = f"/apis/poise.dev/v1alpha1/namespaces/default/shardrings/{RING}"
+            wait(lambda: process.said.count(told) == 2, lambda: process.said)
+            wait(lambda: '"type":"WebhookTrusted"' in world.ask("GET", path).text, lambda: process.said)
+            wait(lambda: '"type":"Protected"' in world.ask("GET", path).text, lambda: process.said)
+            for first in ("the webhook does not work", "the labels of rings are not protected"):
+                assert process.said.count(first) == 1
+            assert process.said.count(told) == 2, "each is told once"
+            made = world.make()
+            wait(lambda: world.marks(world.get(made.name)).shard is not None, lambda: process.said)
+        world.close()
+    finally:
+        plane.stop()
 
 
 def test_a_cluster_without_policies_is_told_and_everything_else_works(cluster: Cluster, tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from tests.cluster.webhook_world import (
     operator,
     put_ring,
     read,
+    unmake_masters,
     wait,
 )
 from tests.cluster.world import Cluster
@@ -64,6 +65,7 @@ def world(cluster: Cluster, namespace: str) -> Iterator[HookWorld]:
     with Beats(cluster, namespace):
         yield world
     world.close()
+    cluster.run(unmake_masters)
 
 
 def write_files(folder: Path, kept: Kept) -> tuple[Path, Path, Path]:
@@ -80,8 +82,9 @@ def test_files_that_expire_and_are_renewed(cluster: Cluster, world: HookWorld, t
         Service((port,)) as service,
         operator(cluster, world.namespace, *hook_options(port, service, files)) as process,
     ):
-        # An expired one: everything is made all the same, and assigned by the watch.
-        wait(lambda: is_configured(cluster, world.namespace), lambda: process.said)
+        # An expired one: everything is made all the same, and assigned by the watch. Nobody overwrites labels then.
+        wait(world.refuses, lambda: process.said)
+        assert not is_configured(cluster, world.namespace)
         bare = world.make()
         assert world.marks(bare) == Marks()
         wait(lambda: world.marks(world.get(bare.name)).shard is not None, lambda: process.said)
@@ -103,6 +106,7 @@ def test_files_that_expire_and_are_renewed(cluster: Cluster, world: HookWorld, t
                 lambda: process.said,
             )
             wait(world.assigns, lambda: process.said)
+            assert world.lets_be()
         wait(lambda: condition(cluster, world.namespace) == "", lambda: process.said)
 
         # A broken one keeps the old one in place.
@@ -120,6 +124,7 @@ def test_files_that_expire_and_are_renewed(cluster: Cluster, world: HookWorld, t
         wait(lambda: not is_configured(cluster, world.namespace), lambda: process.said)
         bare = world.make()
         wait(lambda: world.marks(world.get(bare.name)).shard is not None, lambda: process.said)
+        wait(world.refuses, lambda: process.said)
 
 
 def is_configured(cluster: Cluster, namespace: str) -> bool:

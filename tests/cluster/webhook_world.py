@@ -32,6 +32,7 @@ INSTANCES = ("web-0", "web-1", "web-2")
 WITHIN_S = 60.0
 _MERGE, APPLY = "application/merge-patch+json", "application/apply-patch+yaml"
 _ROLE_BINDINGS = Resource(RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", False)
+_MASTERS = ObjectRef(_ROLE_BINDINGS, "webhook-masters")
 
 
 async def make_masters(client: Client, *users: str) -> None:
@@ -40,7 +41,12 @@ async def make_masters(client: Client, *users: str) -> None:
     role = {"apiGroup": RBAC, "kind": "ClusterRole", "name": "cluster-admin"}
     kind = {"apiVersion": _ROLE_BINDINGS.api_version, "kind": _ROLE_BINDINGS.kind}
     body = {**kind, "metadata": {"name": "webhook-masters"}, "roleRef": role, "subjects": subjects}
-    await client.apply(ObjectRef(_ROLE_BINDINGS, "webhook-masters"), body, Partial, force=True)
+    await client.apply(_MASTERS, body, Partial, force=True)
+
+
+async def unmake_masters(client: Client) -> None:
+    """Take that away: the users are those of other tests, too."""
+    await client.delete(_MASTERS, uid=(await client.get(_MASTERS, Partial)).metadata.uid)
 
 
 class Beats:
@@ -228,10 +234,16 @@ class HookWorld:
     def lets_be(self) -> bool:
         """Say whether the policy with the webhook is in force: it lets labels be sent, and refuses changes of them."""
         labels = {label_names(RING)[0]: "no-instance"}
-        meta = {"name": f"probe-{uuid.uuid4().hex[:6]}", "labels": labels}
-        made = self.ask("POST", self.path(), {"metadata": meta}, dryRun="All")
         bare = self.ask("PATCH", self.path(name="probe"), {"metadata": {"labels": labels}}, kind=_MERGE, dryRun="All")
-        return made.is_success and bare.status_code == 403
+        return self._sent(labels).is_success and bare.status_code == 403
+
+    def refuses(self) -> bool:
+        """Say whether the policy without the webhook is in force: labels cannot even be sent with what is new."""
+        return self._sent({label_names(RING)[0]: "no-instance"}).status_code == 403
+
+    def _sent(self, labels: Mapping[str, str]) -> httpx2.Response:
+        meta = {"name": f"probe-{uuid.uuid4().hex[:6]}", "labels": labels}
+        return self.ask("POST", self.path(), {"metadata": meta}, dryRun="All")
 
     def patch(self, name: str, labels: Mapping[str, str | None], *, who: str, pod: str = "") -> httpx2.Response:
         """Change labels."""

@@ -155,6 +155,7 @@ class Operator:
             self._client,
             may_act=self._lead.may_act,
             scope=self._scope,
+            home=self._home,
             protecting=self._protecting,
             webhook=self.webhook is not None,
             exempt=self._exempt,
@@ -166,7 +167,10 @@ class Operator:
             may_act=self._lead.may_act,
             now_s=clock.boot_s,
             scope=self._scope,
+            home=self._home,
             tell=self._tell,
+            let_be=policies.let_be,
+            lets_be=policies.lets_be,
         )
         return policies, configurations
 

@@ -11,12 +11,13 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from poise.model import ShardRing
+from poise.model import LabelSelector, ShardRing
+from poise.model.common import LabelRule
 from poise.model.sharding import EPOCH_DIGITS_MAX, RING_LABEL, label_names
 
 API_VERSION = "admissionregistration.k8s.io/v1"
 MANAGED_LABEL, MANAGED = "app.kubernetes.io/managed-by", "poise"
-NAMESPACE_LABEL, SCOPE_LABEL = "poise.dev/ring-namespace", "poise.dev/scope"
+NAMESPACE_LABEL, SCOPE_LABEL, HOME_LABEL = "poise.dev/ring-namespace", "poise.dev/scope", "poise.dev/operator"
 _POD_EXTRA = "authentication.kubernetes.io/pod-name"
 _ACCOUNT = "system:serviceaccount"
 # Those that make objects from others or copy labels between them. One process may speak for all of them.
@@ -59,12 +60,14 @@ class Writers(msgspec.Struct, frozen=True, kw_only=True):
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """What all policies of one installation have in common; `scope` is the only namespace that it looks at.
 
-    `webhook`: a webhook overwrites what users set on objects that they create, so that this need not be refused.
+    `home` is the namespace where it lives. `webhook` are the rings, by namespace and name, whose new objects a webhook
+    is asked about: it overwrites what users set on them, so that this need not be refused.
     """
 
     writers: Writers
     scope: str | None = None
-    webhook: bool = False
+    home: str = ""
+    webhook: frozenset[tuple[str, str]] = frozenset()
 
 
 class Protection(msgspec.Struct, frozen=True):
@@ -89,6 +92,26 @@ def policy_name(ring: str, scope: str | None) -> str:
     return f"poise-{ring}.{scope}" if scope else f"poise-{ring}"
 
 
+def own_labels(scope: str | None, home: str) -> dict[str, str]:
+    """Say on what is in no namespace which installation made it: where it looks, and where it lives."""
+    return {MANAGED_LABEL: MANAGED, SCOPE_LABEL: scope or "", HOME_LABEL: home}
+
+
+def is_kin(labels: Mapping[str, str], scope: str | None) -> bool:
+    """Say whether an installation of Poise made it that looks at these namespaces."""
+    return labels.get(MANAGED_LABEL) == MANAGED and labels.get(SCOPE_LABEL) == (scope or "")
+
+
+def is_own(labels: Mapping[str, str], scope: str | None, home: str) -> bool:
+    """Say whether this installation made it. Where it does not say who did, an earlier release made it: it is ours."""
+    return is_kin(labels, scope) and labels.get(HOME_LABEL, home) == home
+
+
+def key_of(ring: ShardRing) -> tuple[str, str]:
+    """Name a ring by its namespace and name."""
+    return ring.metadata.namespace or "", ring.metadata.name
+
+
 def resource_names(ring: ShardRing) -> list[Names]:
     """List group and name of each resource of a ring once."""
     every = ((each.group, each.resource) for root in ring.spec.resources for each in (root, *root.controlled))
@@ -97,11 +120,9 @@ def resource_names(ring: ShardRing) -> list[Names]:
 
 def _protection(ring: ShardRing, kinds: Mapping[Names, str], terms: Terms) -> Protection:
     name = policy_name(ring.metadata.name, terms.scope)
-    labels = {
-        MANAGED_LABEL: MANAGED,
+    labels = own_labels(terms.scope, terms.home) | {
         RING_LABEL: ring.metadata.name,
         NAMESPACE_LABEL: ring.metadata.namespace or "",
-        SCOPE_LABEL: terms.scope or "",
     }
     resources = resource_names(ring)
     owners = sorted({f"{each[0]}/{kinds[each]}" for each in resources if each in kinds})
@@ -145,7 +166,10 @@ def _constraints(resources: list[Names], scope: str | None) -> dict[str, object]
 
 def _variables(ring: ShardRing, owners: list[str], terms: Terms) -> dict[str, str]:
     """Give the words that the rules are written in; each may use those before it."""
-    return _users(ring, terms.writers) | _labels(ring.metadata.name) | _rights(owners, webhook=terms.webhook)
+    words = _users(ring, terms.writers) | _labels(ring.metadata.name)
+    if key_of(ring) not in terms.webhook:
+        return words | _rights(owners)
+    return words | _places(ring.spec.namespace_selector) | _rights(owners, made=_made(ring.spec.namespace_selector))
 
 
 def _users(ring: ShardRing, writers: Writers) -> dict[str, str]:
@@ -186,10 +210,49 @@ def _labels(ring: str) -> dict[str, str]:
     return variables
 
 
-def _rights(owners: list[str], *, webhook: bool) -> dict[str, str]:
-    """Write the rules of the contract, one word each."""
+def _made(selector: LabelSelector) -> str:
+    """Leave alone what is made where the webhook is asked, and nowhere else: there nobody overwrites what was sent."""
+    chosen = " && variables.isChosen" if _rules(selector) else ""
+    return f' || (request.operation == "CREATE" && request.?subResource.orValue("") == ""{chosen})'
+
+
+def _places(selector: LabelSelector) -> dict[str, str]:
+    """Choose as the API server does for the webhook: a Namespace by its own labels, and all that is in none."""
+    rules = _rules(selector)
+    if not rules:
+        return {}
+    named = 'request.resource.group == "" && request.resource.resource == "namespaces"'
+    return {
+        "isNamespace": named,
+        "place": "variables.isNamespace ? variables.after : namespaceObject == null ? {}"
+        " : namespaceObject.?metadata.?labels.orValue({})",
+        "isChosen": f"(namespaceObject == null && !variables.isNamespace) || ({' && '.join(rules)})",
+    }
+
+
+def _rules(selector: LabelSelector) -> list[str]:
+    """Write each rule of a selector; all must hold."""
+    plain = [LabelRule(name, "In", [value]) for name, value in sorted(selector.match_labels.items())]
+    return [_rule(each) for each in (*plain, *selector.match_expressions)]
+
+
+def _rule(rule: LabelRule) -> str:
+    there = f"{_text(rule.key)} in variables.place"
+    listed = f"({there} && variables.place[{_text(rule.key)}] in {_texts(rule.values)})"
+    match rule.operator:
+        case "In":
+            return listed
+        case "NotIn":
+            return f"!{listed}"
+        case "Exists":
+            return there
+        case _:
+            return f"!({there})"
+
+
+def _rights(owners: list[str], *, made: str = "") -> dict[str, str]:
+    """Write the rules of the contract, one word each; `made` is what is free beside them."""
     group = '(owner.apiVersion.contains("/") ? owner.apiVersion.split("/")[0] : "")'
-    made = ' || (request.operation == "CREATE" && request.?subResource.orValue("") == "")' if webhook else ""
     return {
         "isFree": f"variables.unchanged || variables.isSharder || variables.isExempt{made}",
         "holds": 'variables.shard != "" && variables.shard == variables.instance',

@@ -17,7 +17,7 @@ from poise.errors import Conflict, Forbidden, InvalidSpec, NotFound, PoiseError,
 from poise.jobs.sharder.policy import MANAGED, MANAGED_LABEL
 from poise.jobs.sharder.webhook.authority import Kept, next_kept, read_kept, write_kept
 from poise.jobs.sharder.webhook.showing import Shown, doubts, load
-from poise.jobs.sharder.webhook.x509 import read_span
+from poise.jobs.sharder.webhook.x509 import read_names, read_span
 from poise.kube import Client, Meta, ObjectRef
 from poise.kube.objects import KubeValue
 from poise.kube.resources import SECRETS
@@ -39,8 +39,9 @@ class Proof(msgspec.Struct, frozen=True):
 class Certificates:
     """What is shown now, for how long it is good, and what is in the way; `bundle` is what the API server must know."""
 
-    def __init__(self, now: Callable[[], datetime] = clock.now) -> None:
-        """Begin with nothing to show."""
+    def __init__(self, name: str, now: Callable[[], datetime] = clock.now) -> None:
+        """Begin with nothing to show; `name` is what the API server calls, and the certificate must be for it."""
+        self._name = name
         self.shown = Shown()
         self.bundle = ""
         self.ends: datetime | None = None
@@ -73,9 +74,11 @@ class Certificates:
             self._fault = str(error)
             return
         over = span.ends <= self._now()
-        why = "it has expired" if over else doubts(context, proof.trusted)
+        why = "it has expired" if over else doubts(context, proof.trusted, self._name)
         if why and not (over and (self.ends is None or self.left_s <= 0)):
-            self._fault = why if over else f"nobody who trusts its authorities would believe it: {why}"
+            made_for = ", ".join(read_names(proof.certificate)) or "no name"
+            doubt = f"nobody who trusts its authorities would believe it: {why}; it is for {made_for}"
+            self._fault = why if over else f"{doubt}, and the API server calls {self._name}"
             return
         self.shown.use(context)
         self.bundle, self.ends, self._fault = proof.trusted, span.ends, ""
@@ -88,9 +91,11 @@ class Certificates:
 class FileCertificates(Certificates):
     """Certificates from three files, read again when they change."""
 
-    def __init__(self, certificate: Path, key: Path, trusted: Path, now: Callable[[], datetime] = clock.now) -> None:
-        """Read these files."""
-        super().__init__(now)
+    def __init__(
+        self, certificate: Path, key: Path, trusted: Path, name: str, now: Callable[[], datetime] = clock.now
+    ) -> None:
+        """Read these files, for a server of this name."""
+        super().__init__(name, now)
         self._files = (certificate, key, trusted)
 
     async def run(self, _leads: Callable[[], bool]) -> None:
@@ -136,8 +141,8 @@ class SecretCertificates(Certificates):
         now: Callable[[], datetime] = clock.now,
         now_s: Callable[[], float] = clock.boot_s,
     ) -> None:
-        """Keep them in this namespace, for these names of the server."""
-        super().__init__(now)
+        """Keep them in this namespace, for these names of the server; it is called by the first."""
+        super().__init__(names[0], now)
         self._client, self._names, self._now_s = client, names, now_s
         self._ref = ObjectRef(SECRETS, SECRET, namespace)
         self._confirmed: tuple[str, float] | None = None

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit
 
 import msgspec
 
 from poise.errors import invalid
-from poise.jobs.sharder.policy import API_VERSION, MANAGED, MANAGED_LABEL, SCOPE_LABEL, Names, resource_names
+from poise.jobs.sharder.policy import API_VERSION, Names, key_of, own_labels, resource_names
 from poise.jobs.sharder.webhook.following import digest
 from poise.jobs.sharder.webhook.reviewing import Place, Users
+from poise.kube.mirror import Key
 from poise.model import LabelSelector, ShardRing
 from poise.model.sharding import label_names
 
@@ -28,8 +29,13 @@ class Reached(msgspec.Struct, frozen=True):
     url: str = ""
 
     @property
+    def host(self) -> str:
+        """The name by which the API server calls it, and which its certificate must have."""
+        return self.names[0]
+
+    @property
     def names(self) -> tuple[str, ...]:
-        """The names that its certificate must have."""
+        """The names that a certificate is made for."""
         if self.url:
             return (urlsplit(self.url).hostname or "",)
         name = f"{self.service}.{self.namespace}.svc"
@@ -74,8 +80,30 @@ def read_path(path: str) -> Place | None:
     return Place(*parts) if path.startswith(_PREFIX) and len(parts) == 3 and all(parts) else None
 
 
+def called_rings(hooks: Iterable[Mapping[str, object]], rings: Iterable[ShardRing]) -> frozenset[Key]:
+    """Say of which rings, as they are now, these webhooks let the API server ask."""
+    paths = {_called_path(each.get("clientConfig")) for each in hooks}
+    return frozenset(key_of(ring) for ring in rings if path_of(ring) in paths)
+
+
+def _called_path(config: object) -> str:
+    """Read the path of a webhook, whoever wrote it."""
+    if not isinstance(config, Mapping):
+        return ""
+    service = config.get("service")
+    path = service.get("path") if isinstance(service, Mapping) else config.get("url")
+    return "".join(str(path or "").rpartition(_PREFIX)[1:])
+
+
 def configure(
-    rings: Iterable[ShardRing], reached: Reached, bundle: str, users: Users, scope: str | None, *, conditions: bool
+    rings: Iterable[ShardRing],
+    reached: Reached,
+    bundle: str,
+    users: Users,
+    scope: str | None,
+    home: str = "",
+    *,
+    conditions: bool,
 ) -> dict[str, object] | None:
     """Write the configuration of these rings; None where there is nothing to assign.
 
@@ -88,11 +116,10 @@ def configure(
     ]
     if not hooks:
         return None
-    labels = {MANAGED_LABEL: MANAGED, SCOPE_LABEL: scope or ""}
     return {
         "apiVersion": API_VERSION,
         "kind": "MutatingWebhookConfiguration",
-        "metadata": {"name": configuration_name(scope), "labels": labels},
+        "metadata": {"name": configuration_name(scope), "labels": own_labels(scope, home)},
         "webhooks": hooks,
     }
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from poise import clock
-from poise.errors import PoiseError
+from poise.errors import PoiseError, Unavailable
 from poise.jobs.sharder.policy_keeper import own_user
 from poise.jobs.sharder.ring_run import RESTART_PACE, told, trace
 from poise.jobs.sharder.selecting import own_key
@@ -68,7 +68,7 @@ class Webhook:
         self.numbers = HookNumbers(lambda: certificates.left_s, lambda: bool(self.trouble or self.uncalled))
         self.users = users
         self._client, self._followers, self._now_s, self._tell = client, followers, now_s, tell
-        self.trouble = self.uncalled = ""
+        self.trouble = self.uncalled = self._nameless = ""
 
     async def run(self, leads: Callable[[], bool]) -> None:
         """Know and show what there is until cancelled; a fault of ours costs the webhook a while, and nothing else."""
@@ -91,24 +91,36 @@ class Webhook:
             try:
                 me = await own_user(self._client)
                 self.users = msgspec.structs.replace(self.users, sharders=(me,))
-            except PoiseError:
+            except PoiseError as error:
                 failures += 1
+                if not isinstance(error, Unavailable):
+                    self._nameless = f"whose writes are the sharder's is not known, so nothing is assigned: {error}"
                 await asyncio.sleep(_PACE.wait_s(failures, random.random()))
+        self._nameless = ""
         await self._followers.run()
 
     async def _tell_trouble(self) -> None:
         """Tell each trouble once; the first moments without a certificate are none."""
         patient_until_s = self._now_s() + _PATIENCE_S
         while True:
-            found = self.certificates.trouble
-            if self.certificates.ends is None and self._now_s() < patient_until_s:
+            found = self._nameless or self.certificates.trouble
+            if found != self._nameless and self.certificates.ends is None and self._now_s() < patient_until_s:
                 found = ""
             if found and found != self.trouble:
                 self._tell(self._told(found))
             self.trouble = found
             await asyncio.sleep(_TELL_EVERY_S)
 
+    @property
+    def believed(self) -> bool:
+        """Say whether the API server would believe and be answered; in the first moments that is not known yet."""
+        if self._nameless or self.certificates.ends is None:
+            return not self.trouble
+        return self.certificates.left_s > 0
+
     def _told(self, trouble: str) -> str:
+        if trouble == self._nameless:
+            return f"the webhook does not work: {trouble}; the sharder assigns what is new, a moment later"
         ends = self.certificates.ends
         if ends is not None and self.certificates.left_s > 0:
             return f"the webhook is believed until {ends:%Y-%m-%d}, and not for longer: {trouble}"
@@ -157,7 +169,7 @@ def make_webhook(
     """Put the webhook of one process together."""
     certificates: FileCertificates | SecretCertificates
     if terms.files is not None:
-        certificates = FileCertificates(*terms.files)
+        certificates = FileCertificates(*terms.files, terms.reached.host)
     else:
         certificates = SecretCertificates(client, terms.home, terms.reached.names)
     followers = Followers(client, me, scope, lend=lend)

@@ -65,6 +65,17 @@ def read_span(pem: str) -> Span:
         raise invalid("", "its certificate cannot be read") from None
 
 
+def read_names(pem: str) -> list[str]:
+    """Read the names and addresses that the first certificate of a PEM is for; what is unreadable has none."""
+    found = _PEM.search(pem)
+    try:
+        read = x509.load_pem_x509_certificate(found[0].encode() if found else b"")
+        names = read.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (ValueError, x509.ExtensionNotFound, x509.DuplicateExtension):
+        return []
+    return [*names.get_values_for_type(x509.DNSName), *map(str, names.get_values_for_type(x509.IPAddress))]
+
+
 def _begun(
     subject: x509.Name,
     issuer: x509.Name,
