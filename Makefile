@@ -12,7 +12,7 @@ run: $(READY)
 
 setup: $(READY)
 
-# Most tests wait for leases to end: some files of tests run side by side, and what only computes behind them.
+# Most tests wait for leases to end: two files of tests run side by side, and what only computes comes afterwards.
 test: lint browser kube
 	$(BIN)/python -m tools.run_tests $(TEST_PROCESSES)
 

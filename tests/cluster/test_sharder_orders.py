@@ -50,7 +50,8 @@ def test_an_instance_is_emptied_and_filled_again(cluster: Cluster, namespace: st
             await w.settled("bc", WITHIN_S)
             if policy == "ring":
                 await homed(w, "bc")
-            assert [each.objects for each in w.sharder.report.instances if each.drained] == [0]
+            # The report follows the labels, a moment later.
+            await until(lambda: [each.objects for each in w.sharder.report.instances if each.drained] == [0], WITHIN_S)
             order(w, Orders(drained=frozenset("ab")))
             await w.settled("c", WITHIN_S)
             order(w, Orders(drained=frozenset("abc")))
