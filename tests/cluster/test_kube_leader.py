@@ -134,7 +134,7 @@ def test_a_lease_that_vanishes_is_waited_for_like_its_holder(cluster: Cluster, n
         lease = await read(client, namespace)
         deleted_s = time.monotonic()
         await client.delete(ObjectRef(LEASES, "poise-operator", namespace), uid=lease.metadata.uid)
-        await until(lambda: len(works[0].began) + len(works[1].began) == 2)
+        await until(lambda: len(works[0].began) + len(works[1].began) == 2, 3 * D)
         assert works[0].ended[0] <= max(works[0].began[1:] + works[1].began)
         assert max(works[0].began[1:] + works[1].began) - deleted_s >= D - 0.4
         for task in tasks:

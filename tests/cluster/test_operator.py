@@ -169,9 +169,9 @@ def test_instances_have_events_and_objects_none(cluster: Cluster, namespace: str
                 await event(client, namespace, "InstanceReleased", "b has released its Lease")
                 async with puppet(client, namespace, "c").playing():
                     await event(client, namespace, "InstanceReady", "c is ready")
-                expired = await event(client, namespace, "InstanceExpired", "c is expired")
+                expired = await event(client, namespace, "InstanceExpired", "c is expired", within_s=4 * D)
                 assert expired.type == "Warning"
-                await event(client, namespace, "InstanceDead", "c is dead")
+                await event(client, namespace, "InstanceDead", "c is dead", within_s=4 * D)
                 await shown(client, namespace, "web", "Balanced", "True", "Settled")
                 listed = await read_events(client, namespace)
                 assert all(each.metadata.name.startswith("web.") for each in listed)
@@ -191,7 +191,7 @@ def test_the_brake_is_shown_told_and_opened_by_an_annotation(cluster: Cluster, n
                     for name in ("b", "c"):
                         await lost.enter_async_context(puppet(client, namespace, name).playing())
                     await shown(client, namespace, "web", "Balanced", "True", "Settled")
-                braked = await shown(client, namespace, "web", "Ready", "False", "Braked")
+                braked = await shown(client, namespace, "web", "Ready", "False", "Braked", within_s=4 * D)
                 assert "b, c" in braked.status.of("Ready").message
                 assert (await event(client, namespace, "BrakeEngaged")).type == "Warning"
                 assert (await process.numbers())["poise_brake_engaged ShardRing/web"] == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 
+from tests.cluster.played_shard import D
 from tests.cluster.sharder_world import bare_lease, make_config_map, state, tamper, world
 from tests.cluster.world import Cluster, make_namespace, make_secret, until
 
@@ -78,7 +79,7 @@ async def _killed_while_taking(client: Client, allowed: int) -> None:
             assert (await w.owners())["root"] == "gone", f"after {allowed} writes"
         w.leads = lambda: True
         await w.start_sharder()
-        owners = await w.settled(["a-0", "a-1"])
+        owners = await w.settled(["a-0", "a-1"], 6 * D)
         assert len(set(owners.values())) == 1
         marks = {*(await w.marks()).values(), *(await w.marks(CONFIG_MAPS)).values()}
         assert marks == {Marks(owners["root"], 6)}, f"after {allowed} writes"

@@ -54,7 +54,7 @@ def test_expired_nothing_moves_and_no_new_objects_for_another_d(cluster: Cluster
             before = await w.settled()
             assert set(before.values()) == {"a-0", "a-1"}
             await shard.crash()
-            await until(lambda: state(w, "a-0") == "expired")
+            await until(lambda: state(w, "a-0") == "expired", 2 * D)
             writes = w.sharder.counts.label_writes
             await make_secrets(client, [f"new{number}" for number in range(12)], namespace)
             await until(lambda: w.sharder.counts.label_writes > writes)
@@ -82,7 +82,7 @@ def test_expired_a_lease_that_vanished_waits_the_same(cluster: Cluster, namespac
                 assert await w.owners() == before
                 await asyncio.sleep(0.2)
             # Uncertain: a vanished Lease is created, by which the instance is dead; then all moves.
-            await w.settled(["a-1"])
+            await w.settled(["a-1"], 2 * D)
             await until(lambda: w.sharder.counts.lease_writes == {"hold": 1, "empty": 1})
             made = await lease_of(w, "a-0")
             assert made is not None
@@ -137,7 +137,7 @@ def test_uncertain_a_renewal_that_the_sharder_did_not_see_refuses_the_acquisitio
             see = Instances.see
             # The watch of the sharder hangs: what it knows of the Lease becomes old, while the instance is well.
             monkeypatch.setattr(Instances, "see", lambda *_: None)
-            await until(lambda: w.sharder.counts.failures >= 3)
+            await until(lambda: w.sharder.counts.failures >= 3, 3 * D)
             assert w.sharder.counts.lease_writes == {}
             assert await w.owners() == before
             assert shard.grip is not None
@@ -162,7 +162,7 @@ def test_dead_another_sharders_hold_is_waited_out_like_any_holders(cluster: Clus
             began_s = time.monotonic()
             assert state(w, "a-0") == "expired"
             assert "poise-sharder-other_1" in w.sharder.report.instances[0].note
-            await w.settled(["a-1"])
+            await w.settled(["a-1"], 5)
             assert time.monotonic() - began_s > 1.5
             assert (await w.marks())["x"].epoch == 8
 
@@ -179,7 +179,7 @@ def test_dead_a_released_lease_is_acquired_first_too(cluster: Cluster, namespace
             await w.settled(["a-0", "a-1"])
             released_s = time.monotonic()
             await shard.release()
-            await w.settled(["a-1"])
+            await w.settled(["a-1"], 5)
             assert time.monotonic() - released_s < 2 * D - 0.5
             await until(lambda: w.sharder.counts.lease_writes == {"hold": 1, "empty": 1})
 
@@ -275,7 +275,7 @@ def test_after_its_own_start_every_lease_is_granted_a_full_d(cluster: Cluster, n
             while time.monotonic() < began_s + 2 * D - 0.5:
                 assert await w.owners() == before
                 await asyncio.sleep(0.2)
-            await w.settled(["a-1"])
+            await w.settled(["a-1"], 2 * D)
 
     cluster.run(scenario)
 
@@ -301,7 +301,7 @@ def test_restart_grace_keeps_the_objects_of_who_restarts(cluster: Cluster, names
             # Whoever does not come back in time has left.
             released_s = time.monotonic()
             await again.release("restart")
-            await w.settled(["a-1"])
+            await w.settled(["a-1"], 8)
             assert time.monotonic() - released_s > 2.5
 
     cluster.run(scenario)
@@ -318,7 +318,7 @@ def test_brake_nothing_is_acquired_or_moved_until_an_operator_says_so(cluster: C
             assert set(before.values()) == {"a-0", "a-1"}
             for shard in shards:
                 await shard.crash()
-            await until(lambda: w.sharder.report.vanished == ("a-0", "a-1"))
+            await until(lambda: w.sharder.report.vanished == ("a-0", "a-1"), 3 * D)
             await asyncio.sleep(1.5 * D)
             assert {state(w, name) for name in ("a-0", "a-1")} == {"uncertain"}
             owners = await w.owners()
@@ -339,7 +339,7 @@ def test_brake_opens_when_they_return(cluster: Cluster, namespace: str) -> None:
             before = await w.settled()
             for shard in shards:
                 await shard.crash()
-            await until(lambda: w.sharder.report.vanished == ("a-0", "a-1"))
+            await until(lambda: w.sharder.report.vanished == ("a-0", "a-1"), 3 * D)
             assert await w.owners() == before
             assert w.sharder.counts.lease_writes == {}
             # When one is back the other one is no longer one of many: it may be taken for dead before it is back, too.
@@ -371,7 +371,7 @@ def test_nonsense_in_a_lease_is_told_and_hurts_nobody(cluster: Cluster, namespac
             assert "no duration" in notes["silent"]
             assert notes["a-1"] == ""
             await make_secrets(client, NAMES, namespace)
-            owners = set((await w.settled()).values())
+            owners = set((await w.settled(within_s=10)).values())
             assert owners <= {"a-1", "many", "silent"}
             assert {"a-1", "many"} <= owners
 
@@ -388,7 +388,7 @@ def test_a_lease_of_that_name_that_is_another_rings_is_told_and_nothing_moves(cl
             }
             await client.create(ObjectRef(LEASES, "a-0", namespace), body, Lease)
             await labelled(w, "x", "a-0")
-            await until(lambda: w.sharder.counts.failures >= 3)
+            await until(lambda: w.sharder.counts.failures >= 3, 3 * D)
             await until(lambda: "already exists" in w.sharder.report.instances[0].note)
             assert (await w.owners())["x"] == "a-0"
             assert w.sharder.counts.lease_writes == {}

@@ -170,7 +170,7 @@ def test_handed_over_to_one_that_died_the_objects_move_once_it_is_dead(cluster: 
             await w.settled(["a-0", "a-1"])
             assert "a-1" in (await w.owners()).values()
             await taker.crash()
-            after = await w.settled(["a-0"])
+            after = await w.settled(["a-0"], 2 * D + 3)
             assert set(after.values()) == {"a-0"}
 
     cluster.run(scenario)
@@ -278,7 +278,7 @@ def test_labels_that_an_admin_tampered_with_lead_back_to_one_owner(cluster: Clus
             assert all(marks[name] == Marks("a-0", marks[name].epoch) for name in NAMES[:6])
             assert all((marks[name].epoch or 0) >= 1 for name in NAMES[:6])
             assert marks[NAMES[6]].shard == "gone-9"
-            await w.settled(["a-0"])
+            await w.settled(["a-0"], 3 * D)
             assert time.monotonic() - tampered_s > 2 * D - 0.5
 
     cluster.run(scenario)
@@ -292,7 +292,7 @@ def test_a_drain_to_somebody_unknown_leads_back_to_one_owner(cluster: Cluster, n
             await w.settled(["a-0"])
             await tamper(client, SECRETS, NAMES[0], namespace, {label_names(w.name)[2]: "nobody-known"})
             # The sharder takes it back, unless the owner was faster: then nobody-known is waited for like any other.
-            await w.settled(["a-0"])
+            await w.settled(["a-0"], 4 * D)
 
     cluster.run(scenario)
 
@@ -365,7 +365,7 @@ def test_removing_a_ring_also_ends_what_the_dead_hold(cluster: Cluster, namespac
             w.sharder.update(w.document, removing=True, brake_released="")
             await asyncio.sleep(0.5)
             assert not w.sharder.report.clear
-            await until(lambda: w.sharder.report.clear)
+            await until(lambda: w.sharder.report.clear, 3 * D)
             assert set((await w.owners()).values()) == set((await w.owners(CONFIG_MAPS)).values()) == {None}
 
     cluster.run(scenario)

@@ -8,6 +8,7 @@ import uuid
 from collections import Counter
 
 import msgspec
+from tests.cluster.played_shard import D
 from tests.cluster.sharder_world import (
     World,
     bare_lease,
@@ -352,7 +353,7 @@ def test_the_api_server_restarted_in_mid_move(breakable: Cluster, broken_namespa
             breakable.plane.end("kube-apiserver", signal.SIGKILL)
             await until(lambda: bool(w.sharder.report.faults))
             breakable.plane.start_api()
-            owners = await w.settled()
+            owners = await w.settled(within_s=30)
             assert set(owners.values()) == {"a-0", "a-1"}
             await until(lambda: w.sharder.report.faults == ())
             assert state(w, "a-0") == "ready"
@@ -373,6 +374,6 @@ def test_a_clock_that_is_wrong_by_an_hour_changes_nothing(cluster: Cluster, name
             await asyncio.sleep(0.5)
             assert w.sharder.counts.lease_writes == {}
             await shard.crash()
-            await w.settled(["a-1"])
+            await w.settled(["a-1"], 2 * D + 3)
 
     cluster.run(scenario)
