@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from random import Random
 
 from uhashring import HashRing
@@ -53,7 +54,7 @@ def rows() -> Iterator[Row]:
     hashed = hashes(names)
     for members in (hundred, thousand):
         doors = hashes(members)
-        scored = cpu_s(lambda doors=doors: best_hashes(hashed, doors))  # type: ignore[misc]  # Bound now, not later.
+        scored = cpu_s(partial(best_hashes, hashed, doors))
         yield Row(f"scores of 1,000,000 x {len(members)}", scored * 1e9 / MILLION / len(members), 2.5, "ns/pair")
     current = place(names, thousand)
     lost = cpu_s(lambda: rebalance(names, thousand[1:], current))
@@ -79,9 +80,9 @@ def _slopes() -> Iterator[Row]:
             names = shuffled(count)
             current = place(names, hundred) if what == "rebalance" else {}
             if what == "place":
-                cost = cpu_s(lambda names=names: place(names, hundred))  # type: ignore[misc]  # Bound now, not later.
+                cost = cpu_s(partial(place, names, hundred))
             else:
-                cost = cpu_s(lambda names=names, current=current: rebalance(names, hundred[1:], current))  # type: ignore[misc]
+                cost = cpu_s(partial(rebalance, names, hundred[1:], current))
             costs.append(cost)
             yield Row(f"{what} {count:,} on 100 members", cost * 1000, None, "ms")
         yield Row(f"{what}: cost of 1,000,000 / (10 x cost of 100,000)", costs[2] / costs[1] / 10, None, "x")

@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median, quantiles
@@ -182,7 +183,7 @@ def _losses(store: Store) -> Iterator[Row]:
     took = []
     for number in range(_LOSSES):
         lost = f"n{number}"
-        store.transact(JOB, lambda tx, lost=lost: _forget(tx, lost))  # type: ignore[misc]  # Bound now, not later.
+        store.transact(JOB, partial(_forget, name=lost))
         freed_ms, freed = _timed_ms(lambda: coordinator.cycle(JOB))
         given_ms, given = _timed_ms(lambda: coordinator.cycle(JOB))
         assert freed.written == given.written > 0, (freed.said, given.said)

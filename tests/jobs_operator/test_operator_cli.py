@@ -63,11 +63,13 @@ def test_a_taken_address(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert "Address already in use" in line(capsys)
 
 
-def test_the_package_that_only_kubernetes_needs(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("package", ["lightkube", "cryptography"])
+@pytest.mark.parametrize("verb", [["operator"], ["get", "--kube"], ["conformance", "shard", "--ring", "r", "--", "x"]])
+def test_a_package_that_only_kubernetes_needs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], package: str, verb: list[str]
 ) -> None:
-    monkeypatch.setitem(sys.modules, "lightkube", None)
-    assert run(["operator"]) == 1
+    monkeypatch.setitem(sys.modules, package, None)
+    assert run(verb) == 1
     assert line(capsys) == "poise: Kubernetes needs one more package: pip install 'poise[kube]'\n"
 
 

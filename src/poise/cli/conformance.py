@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from poise.cli.common import Output, emit, output_option, paint
+from poise.cli.kube_options import need_package
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -125,7 +126,7 @@ def _read(
     timeout_s: float,
 ) -> Wanted:
     """Refuse what cannot be checked before anything is made."""
-    _need_package()
+    need_package()
     from poise.conformance.check import Wanted
     from poise.conformance.rules import RULES
 
@@ -148,14 +149,6 @@ def _read(
         logs=logs,
         timeout_s=timeout_s,
     )
-
-
-def _need_package() -> None:
-    """Say how to get the one package that only Kubernetes needs."""
-    try:
-        import lightkube  # noqa: F401  # Only whether it is there is of interest.
-    except ImportError:
-        raise click.ClickException("Kubernetes needs one more package: pip install 'poise[kube]'") from None
 
 
 def _run(wanted: Wanted, kubeconfig: str | None, context: str | None) -> Report:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import wraps
+from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import click
@@ -96,9 +97,10 @@ def asking_options(verb: Callable[..., Result]) -> Callable[..., Result]:
 
 
 def need_package() -> None:
-    """Say how to get the one package that only Kubernetes needs."""
+    """Say how to get what only Kubernetes needs."""
     try:
-        import lightkube  # noqa: F401  # Only whether it is there is of interest.
+        for name in ("lightkube", "cryptography"):
+            import_module(name)
     except ImportError:
         raise click.ClickException("Kubernetes needs one more package: pip install 'poise[kube]'") from None
 

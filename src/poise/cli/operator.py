@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from poise.cli.kube_options import need_package
 from poise.cli.page_flags import OpenPage, PageFlags, page_flags
 from poise.cli.webhook_flags import HookFlags, webhook_flags
 
@@ -90,7 +91,7 @@ def operator(
     this machine only, unless --listen says otherwise. In a Pod, probes need --listen 0.0.0.0:8080. The page names
     objects, too, and so has an address of its own, on this machine only: reach that of a Pod by kubectl port-forward.
     """
-    _need_package()
+    need_package()
     if definitions:
         _print_definitions()
         return
@@ -205,14 +206,6 @@ def _fault(error: ExceptionGroup[Exception]) -> click.ClickException:
 
     logging.getLogger("poise.operator").error("operator.fault\n%s", trace(error))
     return click.ClickException(f"a fault of Poise itself, please report it: {told(error)}")
-
-
-def _need_package() -> None:
-    """Say how to get the one package that only Kubernetes needs."""
-    try:
-        import lightkube  # noqa: F401  # Only whether it is there is of interest.
-    except ImportError:
-        raise click.ClickException("Kubernetes needs one more package: pip install 'poise[kube]'") from None
 
 
 def _print_definitions() -> None:
