@@ -29,6 +29,7 @@ from poise.model.sharding import (
 )
 
 Answers = Literal["short", "long", "never"]
+LASTING_S = 60  # The lease of who does not die here, however busy the machine is.
 
 
 class Puppet:
@@ -110,8 +111,13 @@ class Puppet:
     async def _renewing(self) -> None:
         while True:
             await asyncio.sleep(self._duration_s / 3)
-            with suppress(Conflict, Unavailable, NotFound):
-                await self.renew()
+            with suppress(Unavailable, NotFound):
+                try:
+                    await self.renew()
+                except (Conflict, Unavailable):  # A renewal without an answer may have landed.
+                    found = await self._client.get(self.ref, Lease)
+                    if found.spec.holder_identity == self.holder:
+                        self._lease = found
 
     async def _following(self, resource: Resource) -> None:
         """Watch what carries its name, as a shard does."""

@@ -86,11 +86,23 @@ class World:
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
 
-    async def shard(self, name: str, **how: object) -> PlayedShard:
-        """Start an instance and wait until it holds its Lease."""
-        made = PlayedShard(self.client, self.name, name, self.namespace, self.audit, **how)  # type: ignore[arg-type]
+    async def shard(self, name: str, *, duration_s: float = 600, **how: object) -> PlayedShard:
+        """Start an instance and wait until it holds its Lease, which by default outlasts every test."""
+        made = PlayedShard(
+            self.client,
+            self.name,
+            name,
+            self.namespace,
+            self.audit,
+            duration_s=duration_s,
+            **how,  # type: ignore[arg-type]
+        )
         self.shards[name] = await made.start()
         return await made.holding()
+
+    async def mortal(self, name: str, **how: object) -> PlayedShard:
+        """Start an instance whose Lease ends soon after it."""
+        return await self.shard(name, duration_s=D, **how)
 
     async def marks(self, resource: Resource = SECRETS) -> dict[str, Marks]:
         """Read the labels of all objects as they are now."""
@@ -102,21 +114,28 @@ class World:
         return {name: marks.shard for name, marks in (await self.marks(resource)).items()}
 
     async def settled(self, names: Iterable[str] | None = None, within_s: float = 60.0) -> dict[str, str | None]:
-        """Wait until every object has an owner (among these) and no move is under way."""
+        """Wait until every object has an owner (among these, who are all ready) and no move is under way."""
         wanted = None if names is None else set(names)
         loop = asyncio.get_running_loop()
         end_s = loop.time() + within_s
         while True:
+            wrote = self.sharder.counts.label_writes if self._rests(wanted) else -1
             marks = {**await self.marks(), **await self.marks(CONFIG_MAPS)}
             done = all(
                 each.shard is not None and each.drain is None and (wanted is None or each.shard in wanted)
                 for each in marks.values()
             )
-            report = self.sharder.report
-            if done and not report.drains and not report.delayed and not report.unassigned:
+            if done and self._rests(wanted) and self.sharder.counts.label_writes == wrote:
                 return {name: each.shard for name, each in marks.items()}
-            assert loop.time() < end_s, f"not settled within {within_s} s: {marks} {report}"
+            assert loop.time() < end_s, f"not settled within {within_s} s: {marks} {self.sharder.report}"
             await asyncio.sleep(0.05)
+
+    def _rests(self, names: set[str] | None) -> bool:
+        """Whether the sharder knows these as ready, and has nothing to do."""
+        report = self.sharder.report
+        ready = {each.name for each in report.instances if each.state == "ready"}
+        busy = report.drains or report.delayed or report.unassigned or report.in_flight
+        return not busy and (names is None or names <= ready)
 
     async def close(self) -> None:
         """End everything; whoever failed is told."""
@@ -182,7 +201,7 @@ async def tamper(client: Client, resource: Resource, name: str, namespace: str, 
             await asyncio.sleep(0.01)
 
 
-async def bare_lease(world: World, name: str, holder: str = "", *, duration_s: int = 60, tokens: str = "") -> Lease:
+async def bare_lease(world: World, name: str, holder: str = "", *, duration_s: int = 600, tokens: str = "") -> Lease:
     """Create the Lease of an instance that needs no process: it lasts for longer than any test."""
     labels = {RING_LABEL: world.name} | ({TOKENS_LABEL: tokens} if tokens else {})
     told = "1999-12-31T23:59:59.000001Z"  # Nobody reads the time of others.

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import click
 import pytest
 from tests.cluster.operator_process import OperatorProcess, awaited, change_ring, event, put_ring, read_ring, shown
-from tests.cluster.puppet import Puppet
+from tests.cluster.puppet import LASTING_S, Puppet
 from tests.cluster.ring_world import make_families, make_family, read_families
 from tests.cluster.world import Cluster, grant
 
@@ -97,7 +97,7 @@ def play(cluster: Cluster, namespace: str, story: Story, *names: str, families: 
 
 def instance(client: Client, namespace: str, name: str) -> AbstractAsyncContextManager[Puppet]:
     """Give an instance that answers."""
-    return Puppet(client, namespace, name, duration_s=D).playing()
+    return Puppet(client, namespace, name, duration_s=LASTING_S).playing()
 
 
 def test_what_is_planned_is_what_happens_when_an_instance_joins(cluster: Cluster, namespace: str, desk: Desk) -> None:

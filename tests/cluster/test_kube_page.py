@@ -14,7 +14,7 @@ import pytest
 from playwright.async_api import Page, async_playwright, expect
 from tests.browser.visiting_browser import PATIENCE_MS, find_chromium
 from tests.cluster.operator_process import OperatorProcess, change_ring, eventually, put_ring, shown
-from tests.cluster.puppet import Puppet
+from tests.cluster.puppet import LASTING_S, Puppet
 from tests.cluster.ring_world import make_families
 from tests.cluster.world import Cluster
 from tools.kube.build import find_program
@@ -95,7 +95,7 @@ def test_a_person_looks_at_the_rings_of_an_operator(cluster: Cluster, namespace:
             leads = stack.enter_context(OperatorProcess(cluster.kubeconfig(), *options, "--id", "first"))
             await leads.ready(60.0)
             for name in ("a", "b"):
-                await stack.enter_async_context(Puppet(client, namespace, name, duration_s=D).playing())
+                await stack.enter_async_context(Puppet(client, namespace, name, duration_s=LASTING_S).playing())
             await shown(client, namespace, "web", "Balanced", "True", "Settled", within_s=60.0)
             stands_by = stack.enter_context(OperatorProcess(cluster.kubeconfig(), *options, "--id", "second"))
             await stands_by.ready(60.0)

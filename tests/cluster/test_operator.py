@@ -23,7 +23,7 @@ from tests.cluster.operator_process import (
     ring_ref,
     shown,
 )
-from tests.cluster.puppet import Puppet
+from tests.cluster.puppet import LASTING_S, Puppet
 from tests.cluster.ring_world import RINGS, make_families, read_families
 from tests.cluster.world import Cluster
 
@@ -42,8 +42,8 @@ def operator(cluster: Cluster, namespace: str, *options: str) -> OperatorProcess
     return OperatorProcess(cluster.kubeconfig(), "--namespace", namespace, *options)
 
 
-def puppet(client: Client, namespace: str, name: str, ring: str = "web") -> Puppet:
-    return Puppet(client, namespace, name, duration_s=D, ring=ring)
+def puppet(client: Client, namespace: str, name: str, ring: str = "web", duration_s: int = LASTING_S) -> Puppet:
+    return Puppet(client, namespace, name, duration_s=duration_s, ring=ring)
 
 
 async def owners(client: Client, namespace: str, ring: str = "web") -> dict[str, Marks]:
@@ -105,7 +105,7 @@ def test_nothing_is_written_while_nothing_changes(cluster: Cluster, namespace: s
         await make_families(client, namespace, ["s1", "s2"])
         await put_ring(client, namespace, "web", leaseSeconds=D)
         with operator(cluster, namespace) as process:
-            async with puppet(client, namespace, "a").playing():
+            async with puppet(client, namespace, "a", duration_s=D).playing():
                 await shown(client, namespace, "web", "Balanced", "True", "Settled")
                 await asyncio.sleep(1.5)
                 before = (await read_ring(client, namespace, "web")).metadata.resource_version
@@ -167,7 +167,7 @@ def test_instances_have_events_and_objects_none(cluster: Cluster, namespace: str
                     await shown(client, namespace, "web", "Balanced", "True", "Settled")
                 await late.release()
                 await event(client, namespace, "InstanceReleased", "b has released its Lease")
-                async with puppet(client, namespace, "c").playing():
+                async with puppet(client, namespace, "c", duration_s=D).playing():
                     await event(client, namespace, "InstanceReady", "c is ready")
                 expired = await event(client, namespace, "InstanceExpired", "c is expired", within_s=4 * D)
                 assert expired.type == "Warning"
@@ -189,7 +189,7 @@ def test_the_brake_is_shown_told_and_opened_by_an_annotation(cluster: Cluster, n
                 async with AsyncExitStack() as lost:
                     await all_of_them.enter_async_context(puppet(client, namespace, "a").playing())
                     for name in ("b", "c"):
-                        await lost.enter_async_context(puppet(client, namespace, name).playing())
+                        await lost.enter_async_context(puppet(client, namespace, name, duration_s=D).playing())
                     await shown(client, namespace, "web", "Balanced", "True", "Settled")
                 braked = await shown(client, namespace, "web", "Ready", "False", "Braked", within_s=4 * D)
                 assert "b, c" in braked.status.of("Ready").message

@@ -19,7 +19,7 @@ from tests.cluster.operator_process import (
     ring_ref,
     shown,
 )
-from tests.cluster.puppet import Puppet
+from tests.cluster.puppet import LASTING_S, Puppet
 from tests.cluster.ring_world import make_families, read_families
 from tests.cluster.world import Cluster, grant, install_definitions, make_namespace
 
@@ -64,7 +64,7 @@ def test_a_resource_that_does_not_exist_is_told_and_other_rings_go_on(cluster: C
         await put_ring(client, namespace, "odd", resources=[{"group": "nosuch.dev", "resource": "foos"}])
         await put_ring(client, namespace, "web", leaseSeconds=D)
         with operator(cluster, namespace) as process:
-            async with Puppet(client, namespace, "a", duration_s=D).playing():
+            async with Puppet(client, namespace, "a", duration_s=LASTING_S).playing():
                 seen = await shown(client, namespace, "odd", "Ready", "False", "ResourceFault")
                 assert seen.status.of("Ready").message == 'the API server has no group "nosuch.dev"'
                 assert seen.status.observed_generation == seen.metadata.generation
@@ -104,14 +104,14 @@ def test_a_missing_right_is_named_in_the_condition_and_other_rings_go_on(cluster
         await put_ring(client, namespace, "web", leaseSeconds=D, resources=secrets, **everywhere)
         await put_ring(client, namespace, "maps", resources=[{"resource": "configmaps"}], **everywhere)
         with operator(cluster, namespace, "alice") as process:
-            async with Puppet(client, namespace, "a", duration_s=D).playing():
+            async with Puppet(client, namespace, "a", duration_s=LASTING_S).playing():
                 seen = await shown(client, namespace, "maps", "Ready", "False", "ResourceFault")
                 wanted = f'may not list configmaps of the group "" in the namespace {namespace}'
                 assert seen.status.of("Ready").message.startswith(wanted)
                 await shown(client, namespace, "web", "Ready", "True", "Sharding")
                 await goes_on(client, namespace, "web", "s1")
                 await process.ready()
-                second = Puppet(client, namespace, "b", duration_s=D)
+                second = Puppet(client, namespace, "b", duration_s=LASTING_S)
                 async with second.playing():
                     await event(client, namespace, "InstanceReady", "b is ready")
                     await shown(client, namespace, "web", "Balanced", "True", "Settled")
@@ -132,7 +132,7 @@ def test_an_invalid_document_is_told_and_changes_nothing(cluster: Cluster, names
         await put_ring(client, namespace, "bad", guards=UNHEARD_OF)
         await put_ring(client, namespace, "web", leaseSeconds=D)
         with operator(cluster, namespace) as process:
-            async with Puppet(client, namespace, "a", duration_s=D).playing():
+            async with Puppet(client, namespace, "a", duration_s=LASTING_S).playing():
                 bad = await shown(client, namespace, "bad", "Ready", "False", "InvalidSpec")
                 assert bad.status.of("Ready").message.startswith("$.spec.guards.windows[0].timezone: ")
                 assert not bad.metadata.finalizers, "what was never run has nothing to clean up"
@@ -188,7 +188,7 @@ def test_two_rings_of_one_name_the_younger_is_refused_until_the_older_is_gone(br
             await make_namespace(client, name)
         await put_ring(client, "older", "web", leaseSeconds=D)
         with OperatorProcess(breakable.kubeconfig()) as process:
-            async with Puppet(client, "older", "a", duration_s=D).playing():
+            async with Puppet(client, "older", "a", duration_s=LASTING_S).playing():
                 await shown(client, "older", "web", "Ready", "True", "Sharding")
                 await put_ring(client, "younger", "web", leaseSeconds=D)
                 refused = await shown(client, "younger", "web", "Ready", "False", "NameTaken")
@@ -202,7 +202,7 @@ def test_two_rings_of_one_name_the_younger_is_refused_until_the_older_is_gone(br
                 assert (await process.numbers())["poise_rings"] == 1
                 await remove_ring(client, "older", "web")
                 await awaited(lambda: gone(client, "older", "web"), lambda: process.said)
-            async with Puppet(client, "younger", "b", duration_s=D).playing():
+            async with Puppet(client, "younger", "b", duration_s=LASTING_S).playing():
                 await shown(client, "younger", "web", "Ready", "True", "Sharding")
                 await goes_on(client, "younger", "web", "s2")
 
@@ -217,7 +217,7 @@ def test_the_api_server_restarts_and_the_operator_goes_on(breakable: Cluster, br
         await put_ring(client, namespace, "ring", leaseSeconds=D, resources=[{"resource": "secrets"}])
 
     async def after(client: Client) -> None:
-        async with Puppet(client, namespace, "a", duration_s=D, ring="ring").playing():
+        async with Puppet(client, namespace, "a", duration_s=LASTING_S, ring="ring").playing():
             await shown(client, namespace, "ring", "Ready", "True", "Sharding", within_s=40)
             await goes_on(client, namespace, "ring", "s1")
             await process.ready()
@@ -332,7 +332,7 @@ def test_a_sharder_that_fails_is_told_and_other_rings_go_on(cluster: Cluster, na
         await put_ring(client, namespace, "odd", leaseSeconds=D)
         await put_ring(client, namespace, "web", leaseSeconds=D)
         with OperatorProcess(cluster.kubeconfig(), "--namespace", namespace, program=(str(path),)) as process:
-            async with Puppet(client, namespace, "a", duration_s=D).playing():
+            async with Puppet(client, namespace, "a", duration_s=LASTING_S).playing():
                 seen = await shown(client, namespace, "odd", "Ready", "False", "SharderFailed")
                 assert "RuntimeError: a fault of ours" in seen.status.of("Ready").message
                 await shown(client, namespace, "web", "Ready", "True", "Sharding")

@@ -29,8 +29,8 @@ async def labelled(world: World, name: str, shard: str, epoch: int = 1) -> None:
 def test_ready_renewed_within_d_gets_objects(cluster: Cluster, namespace: str) -> None:
     async def scenario(client: Client) -> None:
         async with world(client, namespace) as w:
-            await w.shard("a-0")
-            await w.shard("a-1")
+            await w.mortal("a-0")
+            await w.mortal("a-1")
             await make_families(client, 12, namespace)
             owners = await w.settled(["a-0", "a-1"])
             assert {state(w, name) for name in ("a-0", "a-1")} == {"ready"}
@@ -48,7 +48,7 @@ def test_ready_renewed_within_d_gets_objects(cluster: Cluster, namespace: str) -
 def test_expired_nothing_moves_and_no_new_objects_for_another_d(cluster: Cluster, namespace: str) -> None:
     async def scenario(client: Client) -> None:
         async with world(client, namespace) as w:
-            shard = await w.shard("a-0")
+            shard = await w.mortal("a-0")
             await bare_lease(w, "a-1")
             await make_secrets(client, NAMES, namespace)
             before = await w.settled()
@@ -96,7 +96,7 @@ def test_expired_a_lease_that_vanished_waits_the_same(cluster: Cluster, namespac
 def test_uncertain_the_lease_is_acquired_with_2d_and_then_emptied(cluster: Cluster, namespace: str) -> None:
     async def scenario(client: Client) -> None:
         async with world(client, namespace) as w:
-            shard = await w.shard("a-0")
+            shard = await w.mortal("a-0")
             await bare_lease(w, "a-1")
             await make_families(client, 12, namespace)
             before = await w.settled()
@@ -130,7 +130,7 @@ def test_uncertain_a_renewal_that_the_sharder_did_not_see_refuses_the_acquisitio
 ) -> None:
     async def scenario(client: Client) -> None:
         async with world(client, namespace) as w:
-            shard = await w.shard("a-0")
+            shard = await w.mortal("a-0")
             await bare_lease(w, "a-1")
             await make_secrets(client, NAMES, namespace)
             before = await w.settled()
@@ -172,7 +172,7 @@ def test_dead_another_sharders_hold_is_waited_out_like_any_holders(cluster: Clus
 def test_dead_a_released_lease_is_acquired_first_too(cluster: Cluster, namespace: str) -> None:
     async def scenario(client: Client) -> None:
         async with world(client, namespace) as w:
-            shard = await w.shard("a-0")
+            shard = await w.mortal("a-0")
             await make_families(client, 12, namespace)
             await w.settled(["a-0"])
             await bare_lease(w, "a-1", duration_s=600)
@@ -190,7 +190,7 @@ def test_dead_without_a_hold_nothing_moves(cluster: Cluster, namespace: str, mon
     async def scenario(client: Client) -> None:
         async with world(client, namespace) as w:
             await bare_lease(w, "a-1")
-            shard = await w.shard("a-0")
+            shard = await w.mortal("a-0")
             await make_secrets(client, NAMES, namespace)
             before = await w.settled()
             # The hold is always over when a write is about to be sent.
@@ -210,7 +210,7 @@ def test_orphaned_10d_past_its_last_renewal_the_lease_is_deleted(cluster: Cluste
         async with world(client, namespace) as w:
             await w.stop_sharder()
             await bare_lease(w, "a-1", duration_s=600)
-            shard = await w.shard("a-0")
+            shard = await w.mortal("a-0")
             await shard.release()
             lease = await lease_of(w, "a-0")
             assert lease is not None
@@ -237,7 +237,7 @@ def test_orphaned_a_lease_that_was_taken_again_is_not_deleted_by_a_sharder_that_
     async def scenario(client: Client) -> None:
         async with world(client, namespace) as w:
             await w.stop_sharder()
-            shard = await w.shard("a-0")
+            shard = await w.mortal("a-0")
             await shard.release()
             began_s = clock.boot_s()
             w.clock = lambda: began_s + 8 * (clock.boot_s() - began_s)
@@ -245,7 +245,7 @@ def test_orphaned_a_lease_that_was_taken_again_is_not_deleted_by_a_sharder_that_
             await until(lambda: state(w, "a-0") in ("dead", "orphaned"))
             see = Instances.see
             monkeypatch.setattr(Instances, "see", lambda *_: None)
-            again = await w.shard("a-0")
+            again = await w.mortal("a-0")
             while not w.sharder.counts.failures:
                 w.sharder.update(w.document, removing=False, brake_released="")
                 await asyncio.sleep(0.05)
@@ -263,7 +263,7 @@ def test_after_its_own_start_every_lease_is_granted_a_full_d(cluster: Cluster, n
     async def scenario(client: Client) -> None:
         async with world(client, namespace) as w:
             await bare_lease(w, "a-1", duration_s=600)
-            shard = await w.shard("a-0")
+            shard = await w.mortal("a-0")
             await make_secrets(client, NAMES, namespace)
             before = await w.settled()
             await shard.crash()
@@ -284,7 +284,7 @@ def test_restart_grace_keeps_the_objects_of_who_restarts(cluster: Cluster, names
     async def scenario(client: Client) -> None:
         async with world(client, namespace, restartGraceSeconds=3) as w:
             await bare_lease(w, "a-1")
-            shard = await w.shard("a-0")
+            shard = await w.mortal("a-0")
             await make_secrets(client, NAMES, namespace)
             before = await w.marks()
             await w.settled()
@@ -293,7 +293,7 @@ def test_restart_grace_keeps_the_objects_of_who_restarts(cluster: Cluster, names
             await shard.release("restart")
             await asyncio.sleep(1)
             assert state(w, "a-0") == "expired"
-            again = await w.shard("a-0")
+            again = await w.mortal("a-0")
             await until(lambda: state(w, "a-0") == "ready")
             await asyncio.sleep(0.3)
             assert await w.marks() == before
@@ -311,7 +311,7 @@ def test_brake_nothing_is_acquired_or_moved_until_an_operator_says_so(cluster: C
     async def scenario(client: Client) -> None:
         async with world(client, namespace) as w:
             await bare_lease(w, "a-9")
-            shards = [await w.shard(f"a-{number}") for number in range(2)]
+            shards = [await w.mortal(f"a-{number}") for number in range(2)]
             await make_families(client, 12, namespace)
             await w.settled()
             before = {name: who for name, who in (await w.owners()).items() if who != "a-9"}
@@ -334,7 +334,7 @@ def test_brake_nothing_is_acquired_or_moved_until_an_operator_says_so(cluster: C
 def test_brake_opens_when_they_return(cluster: Cluster, namespace: str) -> None:
     async def scenario(client: Client) -> None:
         async with world(client, namespace) as w:
-            shards = [await w.shard(f"a-{number}") for number in range(2)]
+            shards = [await w.mortal(f"a-{number}") for number in range(2)]
             await make_secrets(client, NAMES, namespace)
             before = await w.settled()
             for shard in shards:
@@ -343,7 +343,7 @@ def test_brake_opens_when_they_return(cluster: Cluster, namespace: str) -> None:
             assert await w.owners() == before
             assert w.sharder.counts.lease_writes == {}
             # When one is back the other one is no longer one of many: it may be taken for dead before it is back, too.
-            await asyncio.gather(w.shard("a-0"), w.shard("a-1"))
+            await asyncio.gather(w.mortal("a-0"), w.mortal("a-1"))
             await until(lambda: w.sharder.report.vanished == ())
             while await w.settled(["a-0", "a-1"]) != before:
                 await asyncio.sleep(0.1)

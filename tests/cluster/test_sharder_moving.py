@@ -166,7 +166,7 @@ def test_handed_over_to_one_that_died_the_objects_move_once_it_is_dead(cluster: 
             await w.shard("a-0")
             await make_families(client, 12, namespace)
             await w.settled(["a-0"])
-            taker = await w.shard("a-1")
+            taker = await w.mortal("a-1")
             await w.settled(["a-0", "a-1"])
             assert "a-1" in (await w.owners()).values()
             await taker.crash()
@@ -358,7 +358,7 @@ def test_removing_a_ring_drains_to_nobody_and_a_ring_of_that_name_goes_on_from_i
 def test_removing_a_ring_also_ends_what_the_dead_hold(cluster: Cluster, namespace: str) -> None:
     async def scenario(client: Client) -> None:
         async with world(client, namespace) as w:
-            shard = await w.shard("a-0")
+            shard = await w.mortal("a-0")
             await make_families(client, 4, namespace)
             await w.settled(["a-0"])
             await shard.crash()

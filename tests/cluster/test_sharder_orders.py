@@ -70,8 +70,8 @@ def test_under_a_pause_only_what_is_lost_moves(cluster: Cluster, namespace: str)
     async def scenario(client: Client) -> None:
         await make_families(client, 9, namespace)
         async with world(client, namespace) as w:
-            for name in ("a", "b"):
-                await w.shard(name)
+            await w.mortal("a")
+            await w.shard("b")
             before = await homed(w, "ab")
             order(w, Orders("moves"))
             await w.shard("c")
@@ -94,8 +94,8 @@ def test_a_pause_of_everything_recovers_nothing(cluster: Cluster, namespace: str
     async def scenario(client: Client) -> None:
         await make_families(client, 4, namespace)
         async with world(client, namespace, brakePercent=100) as w:
-            for name in ("a", "b"):
-                await w.shard(name)
+            await w.mortal("a")
+            await w.shard("b")
             before = await homed(w, "ab")
             order(w, Orders("all"))
             await w.shards["a"].crash()

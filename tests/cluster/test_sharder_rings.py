@@ -367,7 +367,7 @@ def test_a_clock_that_is_wrong_by_an_hour_changes_nothing(cluster: Cluster, name
             await w.stop_sharder()
             w.clock = lambda: clock.boot_s() + 3600
             await w.start_sharder()
-            shard = await w.shard("a-0")
+            shard = await w.mortal("a-0")
             await bare_lease(w, "a-1")
             await make_secrets(client, NAMES, namespace)
             await w.settled(["a-0", "a-1"])

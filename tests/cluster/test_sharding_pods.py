@@ -114,7 +114,7 @@ def test_pods_that_are_deleted_give_their_objects_at_once_and_set_no_brake(
 ) -> None:
     async def scenario(client: Client) -> None:
         # With a lease of this length nothing that waits for it would end in time.
-        pods = await made_pods(client, namespace, monkeypatch, leaseSeconds=120)
+        pods = await made_pods(client, namespace, monkeypatch, leaseSeconds=600)
         names = ("w-0", "w-1", "w-2", "w-3")
         async with sharding(client, namespace) as sharder:
             for name in names:

@@ -32,7 +32,7 @@ from tests.cluster.world import Cluster
 
 from poise.errors import NotFound
 from poise.jobs.operating import Operator, identity
-from poise.jobs.sharder.webhook import certificates
+from poise.jobs.sharder.webhook import certificates, configuring
 from poise.jobs.sharder.webhook.authority import LASTS, RENEWED, Kept, next_kept, read_kept, write_kept
 from poise.jobs.sharder.webhook.configuring import Reached
 from poise.jobs.sharder.webhook.hook import HookTerms
@@ -196,6 +196,7 @@ def test_the_operator_replaces_its_own_certificate_and_nobody_notices(
 ) -> None:
     monkeypatch.setattr(certificates, "OVERLAP_S", 4.0)
     monkeypatch.setattr(certificates, "_SECRET_S", 0.2)
+    monkeypatch.setattr(configuring, "TIMEOUT_S", 10)  # Not believed is what is looked for here, not late.
     due = made_ago(LASTS - RENEWED + timedelta(days=1))
 
     async def scenario(admin: Client) -> None:

@@ -20,7 +20,7 @@ from tests.cluster.ring_world import RINGS, ring_document
 from tests.cluster.world import RBAC, Cluster
 
 from poise.decide.ring import Ring
-from poise.errors import Unavailable
+from poise.errors import Conflict, NotFound, Unavailable
 from poise.jobs.sharder.webhook.keeper import CONFIGURATIONS, KeptConfiguration
 from poise.kube import LEASES, Client, Lease, Meta, ObjectRef, Partial, Resource
 from poise.model.sharding import RING_LABEL, Marks, label_names, read_marks
@@ -76,9 +76,12 @@ class Beats:
         async with self._cluster.connect() as client:
             while not self._ended.is_set():
                 for name in self._names:
-                    with suppress(Unavailable):
+                    try:
                         if name not in self.silent:
                             leases[name] = await self._renew(client, name, leases.get(name))
+                    except (Unavailable, Conflict):  # It may have been written although nobody answered.
+                        with suppress(Unavailable, NotFound):
+                            leases[name] = await client.get(ObjectRef(LEASES, name, self._namespace), Lease)
                 await asyncio.sleep(0.3)
 
     async def _renew(self, client: Client, name: str, old: Lease | None) -> Lease:

@@ -179,4 +179,5 @@ if __name__ == "__main__":
     unknown = sorted(set(sys.argv[1:]) - set(PROGRAMS))
     if unknown:
         sys.exit(f"unknown: {', '.join(unknown)}; there are {', '.join(PROGRAMS)}")
-    _say(str(find_programs(sys.argv[1:] or tuple(PROGRAMS))))
+    found = find_programs(sys.argv[1:] or tuple(PROGRAMS))
+    _say("\n".join(f"{name}: {place}" for name, place in found.items()))
