@@ -114,9 +114,15 @@ def left(plane: AuditedPlane) -> list[str]:
     return listed + kubectl(plane, "get", _KEPT, "-l", "app.kubernetes.io/managed-by=poise", "-o", "name").split()
 
 
+def remove_definitions(plane: AuditedPlane) -> None:
+    """Remove the definitions, after a look: the storage of a kind that was never listed is not ready to be emptied."""
+    kubectl(plane, "get", "poise", "--all-namespaces")
+    kubectl(plane, "delete", "-k", str(KUSTOMIZE / "crds"))
+
+
 def uninstall(plane: AuditedPlane, documents: list[Document]) -> None:
     """Remove what was applied, once no ring is left: the definitions first, then the rest but for the namespace."""
-    kubectl(plane, "delete", "-k", str(KUSTOMIZE / "crds"))
+    remove_definitions(plane)
     rest = [each for each in documents if text(each, "kind") not in ("Namespace", "CustomResourceDefinition")]
     kubectl(plane, "delete", "-f", "-", given=write_documents(rest))
     (home,) = [text(each, "metadata", "namespace") for each in documents if text(each, "kind") == "Deployment"]

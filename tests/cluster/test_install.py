@@ -27,6 +27,7 @@ from tests.cluster.install_steps import (
     left,
     make_namespace,
     play,
+    remove_definitions,
     remove_made,
     ring,
     run_helm,
@@ -35,7 +36,6 @@ from tests.cluster.install_steps import (
 )
 from tests.cluster.install_world import (
     CHART,
-    KUSTOMIZE,
     Asked,
     AuditedPlane,
     Document,
@@ -54,7 +54,6 @@ from tests.cluster.install_world import (
 )
 from tests.cluster.operator_process import awaited, read_events, shown
 from tests.cluster.puppet import Puppet
-from tests.serve_process import await_met
 
 from poise.kube import Client, connect
 
@@ -147,9 +146,8 @@ def test_helm_installs_for_one_namespace_what_the_operator_needs_and_no_more(pla
     assert "lease.coordination.k8s.io/poise-operator" in left(plane), "helm knows nothing of it"
     remove_made(plane, "team-n")
     assert all("customresourcedefinition" in name for name in left(plane))
-    # How long the API server takes to let go of definitions is its own affair.
-    kubectl(plane, "delete", "--wait=false", "-k", str(KUSTOMIZE / "crds"))
-    await_met(lambda: left(plane) == [], 400.0)
+    remove_definitions(plane)
+    assert left(plane) == []
 
 
 def others_are_refused(plane: AuditedPlane) -> None:

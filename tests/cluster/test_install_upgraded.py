@@ -22,6 +22,7 @@ from tests.cluster.install_steps import (
     left,
     make_namespace,
     play,
+    remove_definitions,
     ring,
     run_helm,
     stand_in,
@@ -160,7 +161,8 @@ def test_objects_of_an_older_version_are_served_and_run_after_an_upgrade(
         assert await kept(client) == []
         for words in rest:
             # Nobody ends namespaces here: there are no controllers.
-            await asyncio.to_thread(kubectl, plane, *words, "--wait=false")
+            hurry = ["--wait=false"] if str(KUSTOMIZE / "examples" / "cluster") in words else []
+            await asyncio.to_thread(kubectl, plane, *words, *hurry)
 
     play(plane, scenario)
     granted = read_grants(read_documents((KUSTOMIZE / "examples" / "instances.yaml").read_text()), "web")
@@ -221,7 +223,7 @@ def test_helm_upgrades_the_definitions_and_keeps_what_is_stored(plane: AuditedPl
     refused = run_helm(plane, "install", "second", str(CHART), *where, values={})
     assert refused.code != 0
     assert 'key "meta.helm.sh/release-name" must equal "second": current value is "poise"' in refused.told
-    kubectl(plane, "delete", "-k", str(KUSTOMIZE / "crds"))
+    remove_definitions(plane)
     assert left(plane) == []
 
 
