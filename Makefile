@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
-TEST_PROCESSES ?= 3
+TEST_PROCESSES ?= 4
 
 .PHONY: run setup test test-cluster check lint bench bench-kube pictures browser kube clean
 
@@ -12,7 +12,7 @@ run: $(READY)
 
 setup: $(READY)
 
-# Most tests wait for leases to end: three files of tests run side by side, and what only computes comes afterwards.
+# Most tests wait for leases to end: four files of tests run side by side, and what only computes behind them.
 test: lint browser kube
 	$(BIN)/python -m tools.run_tests $(TEST_PROCESSES)
 

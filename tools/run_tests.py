@@ -1,6 +1,6 @@
-"""Runs every test: first those that mostly wait, then those with hard deadlines beside those that only compute.
+"""Runs every test: first those that mostly wait, then those that are judged by the second, which need the machine.
 
-What computes has the lowest priority and starves nobody. `python -m tools.run_tests [PROCESSES]`
+What only computes runs behind all of them with the lowest priority. `python -m tools.run_tests [PROCESSES]`
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ def begin(marks: str, processes: str, *first: str, into: IO[bytes] | None = None
 
 def run(processes: str) -> int:
     """Run all parts; gives the worst exit code."""
-    codes = [begin("not computes and not punctual", processes).wait()]
     with tempfile.TemporaryFile() as said:
-        computing = begin("computes", "2", *_GENTLY, into=said)
-        codes += [begin("punctual", "1").wait(), computing.wait()]
+        computing = begin("computes", "1", *_GENTLY, into=said)
+        codes = [begin("not computes and not punctual", processes).wait(), begin("punctual", "1").wait()]
+        codes.append(computing.wait())
         said.seek(0)
         sys.stdout.buffer.write(said.read())
     return max(codes, key=abs)
 
 
 if __name__ == "__main__":
-    sys.exit(run(sys.argv[1] if len(sys.argv) > 1 else "3"))
+    sys.exit(run(sys.argv[1] if len(sys.argv) > 1 else "4"))

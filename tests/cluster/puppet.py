@@ -138,8 +138,15 @@ class Puppet:
     async def _answering(self, resource: Resource, asked: asyncio.Queue[Partial]) -> None:
         while True:
             seen = await asked.get()
-            with suppress(Conflict, NotFound, Unavailable):
-                await self.hand_over(resource, seen)
+            with suppress(NotFound, Unavailable):
+                try:
+                    await self.hand_over(resource, seen)
+                except (Conflict, Unavailable):  # What was asked has changed meanwhile, or nobody answered.
+                    await asyncio.sleep(0.05)
+                    now = await self._client.get(ObjectRef(resource, seen.metadata.name, self.namespace), Partial)
+                    marks = read_marks(now.metadata.labels, self.ring)
+                    if marks.shard == self.name and marks.drain is not None:
+                        asked.put_nowait(now)
 
     async def hand_over(self, resource: Resource, seen: Partial, *, children_max: int | None = None) -> None:
         """Hand one root over, or with `children_max` only so many of its children and then nothing more."""

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from tests.cluster.audit_case import Case, Final, Terms
 from tests.cluster.auditor import falling_epochs
-from tests.cluster.puppet import Answers, Puppet
+from tests.cluster.puppet import LASTING_S, Answers, Puppet
 from tests.cluster.ring_world import RING, RINGS, Observer, make_families, make_ring, read_finals, wanted_owners
 from tests.cluster.world import Cluster
 
@@ -50,9 +50,9 @@ async def sharding(client: Client, namespace: str, ring: str = RING) -> AsyncIte
         await asyncio.gather(task, return_exceptions=True)
 
 
-def puppet(client: Client, namespace: str, name: str, answers: Answers = "short") -> Puppet:
-    """Make an instance that answers like this."""
-    return Puppet(client, namespace, name, duration_s=LEASE_S, answers=answers)
+def puppet(client: Client, namespace: str, name: str, answers: Answers = "short", *, mortal: bool = False) -> Puppet:
+    """Make an instance that answers like this; the Lease of a mortal one ends soon after it."""
+    return Puppet(client, namespace, name, duration_s=LEASE_S if mortal else LASTING_S, answers=answers)
 
 
 @asynccontextmanager

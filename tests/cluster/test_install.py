@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -53,9 +55,10 @@ from tests.cluster.install_world import (
     write_documents,
 )
 from tests.cluster.operator_process import awaited, read_events, shown
-from tests.cluster.puppet import Puppet
+from tests.cluster.puppet import LASTING_S, Puppet
 
-from poise.kube import Client, connect
+from poise.kube import Client, ObjectRef, Partial, connect
+from poise.kube.resources import CONFIG_MAPS
 
 
 @pytest.fixture(scope="module")
@@ -150,6 +153,57 @@ def test_helm_installs_for_one_namespace_what_the_operator_needs_and_no_more(pla
     assert left(plane) == []
 
 
+def test_protection_that_is_turned_off_is_taken_away(plane: AuditedPlane) -> None:
+    """Helm upgrades a release whose own Secrets are in the ring's namespace, while the ring's policy is in force."""
+    home, where = "team-p", ("poise", str(CHART), "--namespace", "team-p")
+    make_namespace(plane, home)
+    apply_definitions(plane)
+    shielded, bare = narrow(home), narrow(home) | {"protect": False}
+    assert (done := run_helm(plane, "install", *where, values=shielded)).code == 0, done.told
+
+    async def scenario(client: Client) -> None:
+        apply(plane, [ring("namespaced", home)])
+        account = plane.account_kubeconfig(home)
+        await client.create(ObjectRef(CONFIG_MAPS, "one", home), {"metadata": {"name": "one"}}, Partial)
+        async with instance(plane, home):
+            with start_operator(account, "one", *operator_options(helm(home, shielded))) as process:
+                await has_policies(client, 2)
+                await shown(client, home, RING, "Balanced", "True", "Settled", PATIENCE_S)
+                assert await marked(client) == ["one"], "not the Secrets in which Helm keeps the release"
+                upgraded = await asyncio.to_thread(run_helm, plane, "upgrade", *where, values=bare)
+                assert upgraded.code == 0, upgraded.told
+                assert await process.end() == 0, process.said
+            before = len(plane.asked(home))
+            with start_operator(account, "two", *operator_options(helm(home, bare))) as process:
+                await has_policies(client, 0)
+                await remove(client, home)
+                assert await process.end() == 0, process.said
+        faults = judge(read_grants(helm(home, bare)), plane.asked(home)[before:])
+        assert [fault for fault in faults if fault.startswith(("refused", "not granted"))] == []
+
+    play(plane, scenario)
+    assert (done := run_helm(plane, "uninstall", "poise", "--namespace", home)).code == 0, done.told
+    remove_made(plane, home)
+    remove_definitions(plane)
+    assert left(plane) == []
+
+
+@asynccontextmanager
+async def instance(plane: AuditedPlane, namespace: str) -> AsyncIterator[None]:
+    """Let somebody take what the ring gives, while the block runs."""
+    async with connect(plane.kubeconfig("a")) as user, Puppet(user, namespace, "a", duration_s=LASTING_S).playing():
+        yield
+
+
+async def has_policies(client: Client, count: int) -> None:
+    """Wait until there are so many policies and bindings."""
+
+    async def holds() -> bool:
+        return len(await kept(client)) == count
+
+    await awaited(holds, lambda: f"there are not {count} policies and bindings", PATIENCE_S)
+
+
 def others_are_refused(plane: AuditedPlane) -> None:
     """Try more installations beside one of the namespace team-n: only one that looks elsewhere is let in."""
 
@@ -232,7 +286,7 @@ def test_a_missing_verb_is_found(plane: AuditedPlane, tmp_path: Path) -> None:
         apply(plane, roles(without(documents, "poise-ring-web", "events", "create")))
         with start_operator(plane.account_kubeconfig("mutants"), "two") as process:
             await shown(client, "team-m", RING, "Ready", "False", "NoInstances", PATIENCE_S)
-            async with connect(plane.kubeconfig("a")) as user, Puppet(user, "team-m", "a", duration_s=6).playing():
+            async with instance(plane, "team-m"):
                 await shown(client, "team-m", RING, "Balanced", "True", "Settled", PATIENCE_S)
 
                 async def refused() -> bool:

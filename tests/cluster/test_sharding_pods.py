@@ -91,12 +91,13 @@ class Pods:
         return {each.metadata.name: read_marks(each.metadata.labels, RING) for each in found}
 
     async def settled(self, sharder: RingSharder, *names: str) -> dict[str, Marks]:
-        """Wait until all is with these and nothing moves; the brake never holds meanwhile."""
+        """Wait until these are ready, all is with them and nothing moves; the brake never holds meanwhile."""
         while True:
             assert sharder.report.vanished == (), "nobody has vanished"
             marks = await self.marks()
-            owners = {each.shard for each in marks.values()}
-            if owners == set(names) and not any(each.drain for each in marks.values()) and not sharder.report.drains:
+            ready = {each.name for each in sharder.report.instances if each.state == "ready"}
+            rests = all(each.shard in names and each.drain is None for each in marks.values())
+            if rests and ready >= set(names) and not sharder.report.drains and not sharder.report.in_flight:
                 return marks
             await asyncio.sleep(0.1)
 

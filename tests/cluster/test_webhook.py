@@ -174,6 +174,11 @@ def drained(pair: Pair) -> Meta:
     return world.get(made.name)
 
 
+def wait_for_epoch(pair: Pair, name: str, epoch: int) -> None:
+    """Wait until an object has an epoch."""
+    wait(lambda: pair.world.marks(pair.world.get(name)).epoch == epoch, pair.said)
+
+
 def _childs(world: HookWorld, root: Meta) -> Marks:
     return world.marks(world.make(resource="configmaps", owner=root, dryRun="All"))
 
@@ -237,7 +242,7 @@ def test_the_writes_of_the_sharder_and_of_instances_pass_unchanged(pair: Pair) -
         asked = pair.unchanged() - before
         assert asked >= 1, "it is asked for; again where what the API server remembered was out of date"
         pair.handed += asked
-        wait(lambda root=root: world.marks(world.get(root.name)).epoch == 6, pair.said)  # type: ignore[misc]  # Bound.
+        wait_for_epoch(pair, root.name, 6)
         assert world.marks(world.get(root.name)) == Marks(home, 6)
 
 

@@ -10,22 +10,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from tests.cluster.control_plane import ControlPlane, free_port
 from tests.cluster.operator_process import awaited
-from tests.cluster.test_policy_keeper import CountingClient, OlderPlane, ring_of
-from tests.cluster.webhook_world import (
-    RING,
-    SHARDER,
-    Beats,
-    HookWorld,
-    Service,
-    hook_options,
-    make_masters,
-    operator,
-    put_ring,
-    wait,
-)
-from tests.cluster.world import Cluster, install_definitions
+from tests.cluster.test_policy_keeper import CountingClient, ring_of
+from tests.cluster.world import Cluster
 
 from poise.clock import boot_s
 from poise.errors import NotFound
@@ -396,70 +383,3 @@ def test_a_missing_right_is_one_sentence_and_none_where_there_is_no_webhook(
                 assert world.hook.uncalled == "".join(world.told)
 
     cluster.run(scenario)
-
-
-class NamelessPlane(ControlPlane):
-    """A control plane that cannot be asked who somebody is, as Kubernetes was before 1.28."""
-
-    def _run(self, name: str, *arguments: str) -> None:
-        """Leave that out of what the API server serves."""
-        less = "--runtime-config=authentication.k8s.io/v1/selfsubjectreviews=false"
-        super()._run(name, *arguments, *([less] if name == "kube-apiserver" else []))
-
-
-def test_a_cluster_that_cannot_be_asked_who_we_are_is_told(cluster: Cluster, tmp_path: Path) -> None:
-    assert cluster.plane.url, "only the rig has control planes of its own"
-    plane, port = NamelessPlane(tmp_path, (SHARDER,)), free_port()
-    nameless = Cluster(plane)
-    try:
-        plane.start()
-        nameless.run(install_definitions)
-        nameless.run(lambda client: make_masters(client, SHARDER))
-        nameless.run(lambda client: put_ring(client, "default"))
-        world = HookWorld(plane, "default")
-        with (
-            Service((port,)) as service,
-            Beats(nameless, "default"),
-            operator(nameless, "default", *hook_options(port, service)) as process,
-        ):
-            told = "this cluster has no SelfSubjectReview of authentication.k8s.io/v1, which Kubernetes has since 1.28"
-            path = f"/apis/poise.dev/v1alpha1/namespaces/default/shardrings/{RING}"
-            wait(lambda: process.said.count(told) == 2, lambda: process.said)
-            wait(lambda: '"type":"WebhookTrusted"' in world.ask("GET", path).text, lambda: process.said)
-            wait(lambda: '"type":"Protected"' in world.ask("GET", path).text, lambda: process.said)
-            for first in ("the webhook does not work", "the labels of rings are not protected"):
-                assert process.said.count(first) == 1
-            assert process.said.count(told) == 2, "each is told once"
-            made = world.make()
-            wait(lambda: world.marks(world.get(made.name)).shard is not None, lambda: process.said)
-        world.close()
-    finally:
-        plane.stop()
-
-
-def test_a_cluster_without_policies_is_told_and_everything_else_works(cluster: Cluster, tmp_path: Path) -> None:
-    assert cluster.plane.url, "only the rig has control planes of its own"
-    plane, port = OlderPlane(tmp_path, (SHARDER,)), free_port()
-    older = Cluster(plane)
-    try:
-        plane.start()
-        older.run(install_definitions)
-        older.run(lambda client: make_masters(client, SHARDER))
-        older.run(lambda client: put_ring(client, "default"))
-        world = HookWorld(plane, "default")
-        with (
-            Service((port,)) as service,
-            Beats(older, "default"),
-            operator(older, "default", *hook_options(port, service)) as process,
-        ):
-            wait(world.assigns, lambda: process.said)
-            wait(lambda: "has no ValidatingAdmissionPolicy" in process.said, lambda: process.said)
-            assert process.said.count("has no ValidatingAdmissionPolicy") == 1
-            assert older.run(lambda _client: process.numbers())["poise_policy_trouble"] == 1
-            path = f"/apis/poise.dev/v1alpha1/namespaces/default/shardrings/{RING}"
-            wait(lambda: '"type":"Protected"' in world.ask("GET", path).text.replace(" ", ""), lambda: process.said)
-            made = world.make()
-            assert world.marks(made).shard == world.home(made.name)
-        world.close()
-    finally:
-        plane.stop()

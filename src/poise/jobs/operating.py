@@ -224,6 +224,7 @@ class Right(NamedTuple):
     resource: Resource
     namespace: str
     subresource: str = ""
+    name: str = ""
 
 
 class _Allowed(KubeValue, frozen=True):
@@ -249,7 +250,8 @@ async def check_cluster(client: Client, home: str, scope: str | None) -> None:
 
 def needed_rights(home: str, scope: str | None) -> list[Right]:
     """List what is needed to lead and to follow; what a single ring needs is told by that ring."""
-    rights = [Right(verb, LEASES, home) for verb in ("get", "create", "update")]
+    named = {"get": LEASE, "create": "", "update": LEASE}  # What is created has no name yet.
+    rights = [Right(verb, LEASES, home, name=name) for verb, name in named.items()]
     for kind in JOBS:
         resource = custom_resource(kind)
         rights += [Right(verb, resource, scope or "") for verb in ("list", "watch", "patch")]
@@ -265,6 +267,7 @@ async def is_allowed(client: Client, right: Right) -> bool:
         "resource": right.resource.plural,
         "subresource": right.subresource,
         "namespace": right.namespace,
+        "name": right.name,
     }
     body = {"apiVersion": _REVIEWS.api_version, "kind": _REVIEWS.kind, "spec": {"resourceAttributes": asked}}
     return (await client.create(ObjectRef(_REVIEWS, ""), body, _Review)).status.allowed
