@@ -3,7 +3,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
-TEST_PROCESSES ?= 4
+TEST_PROCESSES ?= 3
+# Where this is set, every process would compile what it imports anew.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: run setup test test-cluster check lint bench bench-kube pictures browser kube clean
 
@@ -12,7 +14,7 @@ run: $(READY)
 
 setup: $(READY)
 
-# Most tests wait for leases to end: four files of tests run side by side, and what only computes behind them.
+# Most tests wait for leases to end: three files of tests run side by side, and what only computes behind them.
 test: lint browser kube
 	$(BIN)/python -m tools.run_tests $(TEST_PROCESSES)
 

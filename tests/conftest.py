@@ -34,20 +34,12 @@ _LONGEST = (
     "model/test_sharding_exploration.py",
 )
 _RANKS = {name: rank for rank, name in enumerate(_LONGEST)}
-_PUNCTUAL = ("chaos", "cluster/test_sharding_chaos.py")  # Judged by the second: a busy machine breaks their laws.
-_COMPUTING = ("conformance", "decide", "laws", "model", "move", "observe", "sim")  # They start and await nothing.
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the longest files, else by their names; mark what only computes, and what is judged by the second."""
+    """Begin with the longest files, else by their names."""
     tests = Path(__file__).parent
     items.sort(key=lambda item: _RANKS.get(item.path.relative_to(tests).as_posix(), len(_RANKS)))
-    for item in items:
-        path = item.path.relative_to(tests)
-        if path.parts[0] in _COMPUTING:
-            item.add_marker(pytest.mark.computes)
-        elif path.parts[0] in _PUNCTUAL or path.as_posix() in _PUNCTUAL:
-            item.add_marker(pytest.mark.punctual)
 
 
 def pytest_configure(config: pytest.Config) -> None:

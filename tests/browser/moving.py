@@ -67,7 +67,10 @@ def weigh(session: CDPSession) -> Weighed:
 
 
 def grow(page: Page, shuffle: Shuffle, seconds: float, parts: int = 3) -> list[Weighed]:
-    """Weigh a page after every part of the time in which much moves; the first weight counts as its beginning."""
+    """Weigh a page after every part of the time in which much moves; the first weight counts as its beginning.
+
+    The last one is taken at rest: a browser that is busy collects late, and what is kept for good does not go then.
+    """
     session = page.context.new_cdp_session(page)
     session.send("Performance.enable")
     found = []
@@ -75,6 +78,9 @@ def grow(page: Page, shuffle: Shuffle, seconds: float, parts: int = 3) -> list[W
         for _ in range(parts):
             page.wait_for_timeout(seconds * 1000 / parts)
             found.append(weigh(session))
+    while (now := weigh(session)).nodes < found[-1].nodes:
+        found.append(now)
+        page.wait_for_timeout(500)
     return found
 
 

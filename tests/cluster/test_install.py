@@ -25,6 +25,7 @@ from tests.cluster.install_steps import (
     apply,
     apply_definitions,
     audited_plane,
+    example_ring,
     kubectl,
     left,
     make_namespace,
@@ -162,7 +163,7 @@ def test_protection_that_is_turned_off_is_taken_away(plane: AuditedPlane) -> Non
     assert (done := run_helm(plane, "install", *where, values=shielded)).code == 0, done.told
 
     async def scenario(client: Client) -> None:
-        apply(plane, [ring("namespaced", home)])
+        apply(plane, [example_ring("namespaced", home)])
         account = plane.account_kubeconfig(home)
         await client.create(ObjectRef(CONFIG_MAPS, "one", home), {"metadata": {"name": "one"}}, Partial)
         async with instance(plane, home):

@@ -96,11 +96,11 @@ def test_a_child_whose_time_is_over_ends_though_nobody_asks() -> None:
 
     async def work() -> None:
         async with children(OBEDIENT) as those:
-            those.renew({"7": boot_s() + 0.5})
+            those.renew({"7": boot_s() + 3})
             await those.start("7", 1)
             await until(lambda: "7" in those.pids)
             pid = those.pids["7"]
-            await until(lambda: not alive(pid), patience_s=3)
+            await until(lambda: not alive(pid), patience_s=6)
             await those.stop("7", 1)
 
     run(work())
