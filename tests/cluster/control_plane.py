@@ -11,6 +11,7 @@ import socket
 import ssl
 import subprocess
 import time
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
@@ -85,8 +86,10 @@ class ControlPlane:
             "contexts": [{"name": "rig", "context": {"cluster": "rig", "user": user}}],
             "current-context": "rig",
         }
-        path.write_text(yaml.safe_dump(document))
-        return path
+        # Threads ask for it at once: nobody may read half of it.
+        whole = self._file(f"{path.name}-{uuid.uuid4().hex}")
+        whole.write_text(yaml.safe_dump(document))
+        return whole.replace(path)
 
     def client(self, user: str = ADMIN) -> httpx2.Client:
         """Give a plain HTTP client of a user: tests look at the API with their own eyes."""
