@@ -27,7 +27,12 @@ def run(processes: str) -> int:
     with tempfile.TemporaryFile() as said:
         computing = begin(COMPUTING, "1", said)
         os.sched_setscheduler(computing.pid, os.SCHED_IDLE, os.sched_param(0))
-        codes = [begin(WAITING, processes).wait(), begin(PUNCTUAL, "2").wait(), computing.wait()]
+        try:
+            codes = [begin(WAITING, processes).wait(), begin(PUNCTUAL, "2").wait(), computing.wait()]
+        except BaseException:
+            computing.terminate()
+            computing.wait()
+            raise
         said.seek(0)
         sys.stdout.buffer.write(said.read())
     return max(codes, key=abs)

@@ -22,7 +22,7 @@ CHART = ROOT / "deploy" / "chart" / "poise"
 ACCOUNT = "poise-operator"
 # Rights that everybody has who is known to the API server: asking about oneself.
 _EVERYBODYS = ("authentication.k8s.io", "authorization.k8s.io")
-_TOOL_S = 600.0
+_TOOL_S = 120.0
 
 Document = dict[str, object]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import re
+import tempfile
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -70,11 +70,14 @@ def world(cluster: Cluster, namespace: str) -> Iterator[HookWorld]:
 
 
 def write_files(folder: Path, kept: Kept) -> tuple[Path, Path, Path]:
-    """Write the three files of a certificate."""
-    paths = (folder / "tls.crt", folder / "tls.key", folder / "ca.crt")
-    for path, text in zip(paths, (kept.current.certificate, kept.current.key, kept.trusted), strict=True):
-        path.write_text(text)
-    return paths
+    """Write the three files of a certificate, all in one instant: that is how a mounted Secret changes."""
+    made, link = Path(tempfile.mkdtemp(dir=folder)), folder / "link"
+    texts = {"tls.crt": kept.current.certificate, "tls.key": kept.current.key, "ca.crt": kept.trusted}
+    for name, text in texts.items():
+        (made / name).write_text(text)
+    link.symlink_to(made)
+    shown = link.replace(folder / "shown")
+    return shown / "tls.crt", shown / "tls.key", shown / "ca.crt"
 
 
 def test_files_that_expire_and_are_renewed(cluster: Cluster, world: HookWorld, tmp_path: Path) -> None:
@@ -116,7 +119,7 @@ def test_files_that_expire_and_are_renewed(cluster: Cluster, world: HookWorld, t
         assert world.assigns()
         assert numbers(cluster, process)["poise_webhook_trouble"] == 1
         assert process.said.count("cannot be replaced") == 1
-        assert len(re.findall("has expired on .* UTC; the sharder", process.said)) == 1, "it is told once"
+        assert process.said.count("has expired on") == 1
         assert cluster.run(lambda _client: process.end()) == 0
 
     # Without the flag the configuration goes, and objects are made as before.

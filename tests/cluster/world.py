@@ -18,7 +18,7 @@ from poise.kube.objects import Custom
 from poise.kube.resources import DEFINITIONS, NAMESPACES, SECRETS
 
 Result = TypeVar("Result")
-DEADLINE_S = 300.0  # Ends what hangs; what must come sooner has a bound of its own.
+DEADLINE_S = 60.0
 RBAC = "rbac.authorization.k8s.io"
 ROLES = Resource(RBAC, "v1", "roles", "Role")
 BINDINGS = Resource(RBAC, "v1", "rolebindings", "RoleBinding")

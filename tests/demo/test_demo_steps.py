@@ -36,7 +36,7 @@ def well(demo: Demo) -> None:
 
 def broken(demo: Demo, how: str) -> str:
     """Name the worker that the demo says it has just broken."""
-    await_met(lambda: any(how in line for line in demo.said), 60)
+    await_met(lambda: any(how in line for line in demo.said), 10)
     return next(line for line in reversed(demo.said) if how in line).split()[1]
 
 
@@ -72,9 +72,9 @@ def test_a_killed_worker_heals_and_comes_back(demo: Demo) -> None:
     kept = [item for item, view in before.items() if view.member != who]
     after = demo.items("PartitionSet", "orders")
     assert all(after[item].epoch == before[item].epoch for item in kept), "nobody else lost anything"
-    await_met(lambda: any("Healed in" in line and who in line for line in demo.said), 60)
+    await_met(lambda: any("Healed in" in line and who in line for line in demo.said), 10)
     assert "✓ Kill a worker" in demo.strip()
-    await_met(lambda: any(f"{who} is back" in line for line in demo.said), 90)
+    await_met(lambda: any(f"{who} is back" in line for line in demo.said), 40)
     await_met(lambda: demo.members("PartitionSet", "orders")[who].load >= 10, HEALS_S)
 
 
@@ -94,9 +94,9 @@ def test_a_frozen_worker_heals_and_its_late_writes_are_refused(demo: Demo) -> No
             found = (re.search(rf"{who} tried (\d+) late write", line) for line in demo.said)
             return sum(int(each[1]) for each in found if each)
 
-        await_met(lambda: bool(late()), 90)
+        await_met(lambda: bool(late()), 40)
         # They are told in bursts, and more may come while the first are being told.
-        await_met(lambda: told() == len(late()), 60)
+        await_met(lambda: told() == len(late()), 10)
         assert all(epoch < seen for epoch, seen in late())
     assert re.search(r"late writes? carried old epochs", demo.strip())
     await_met(lambda: demo.members("PartitionSet", "orders")[who].load >= 10, HEALS_S)
@@ -125,7 +125,7 @@ def test_a_changed_weight_moves_replicas_to_the_exact_share(demo: Demo) -> None:
         )
 
     await_met(is_exact, HEALS_S)
-    await_met(lambda: f"weighs {RISEN} instead of {CLUSTERS[RISING]}" in demo.strip(), 60)
+    await_met(lambda: f"weighs {RISEN} instead of {CLUSTERS[RISING]}" in demo.strip(), 10)
 
 
 def test_a_restarted_server_loses_nothing(demo: Demo) -> None:
@@ -144,7 +144,7 @@ def test_a_restarted_server_loses_nothing(demo: Demo) -> None:
 def test_a_server_that_is_killed_is_started_again(demo: Demo) -> None:
     before, (server,) = demo.items("PartitionSet", "orders"), demo.pids("served")
     os.kill(server, signal.SIGKILL)
-    await_met(lambda: any("the server has ended" in line for line in demo.said), 60)
+    await_met(lambda: any("the server has ended" in line for line in demo.said), 10)
     await_met(lambda: demo.pids("served") not in ([], [server]))
     assert demo.items("PartitionSet", "orders").keys() == before.keys()
 

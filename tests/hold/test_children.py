@@ -100,7 +100,7 @@ def test_a_child_whose_time_is_over_ends_though_nobody_asks() -> None:
             await those.start("7", 1)
             await until(lambda: "7" in those.pids)
             pid = those.pids["7"]
-            await until(lambda: not alive(pid), patience_s=6)
+            await until(lambda: not alive(pid), patience_s=5.5)
             await those.stop("7", 1)
 
     run(work())

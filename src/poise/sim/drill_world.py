@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import msgspec
 
@@ -255,7 +256,7 @@ class DrillWorld:
                 self.observer.begun(self, process, order.item, order.epoch)
             else:
                 longest_s = _FINISH_S if isinstance(order, Finish) else STOP_S
-                self.after(self.chance.between(0.0, longest_s), lambda order=order: self._stopped(process, order))  # type: ignore[misc]  # Bound now.
+                self.after(self.chance.between(0.0, longest_s), partial(self._stopped, process, order))
 
     def _stopped(self, process: Process, order: Order) -> None:
         def tell() -> None:
