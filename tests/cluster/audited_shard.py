@@ -56,7 +56,8 @@ class Auditing:
                 await self._write_all_the_same(held, noted)
                 if isinstance(error, asyncio.CancelledError):
                     raise
-        self._due[held.meta.uid, held.epoch] = boot_s() + period_s * self._chance.uniform(0.7, 0.95)
+        # Only the epoch that it began with: where it has grown meanwhile, the write was refused and is due again.
+        self._due[key] = boot_s() + period_s * self._chance.uniform(0.7, 0.95)
         return period_s
 
     def _work_s(self) -> float:

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Literal
@@ -191,13 +192,16 @@ class Fleet:
             self.stop(name)
         self._restarts[name] = (FOREVER_S, self._restarts[name][1])
 
-    def leader(self) -> str:
-        """Read which operator leads; empty while nobody does, or the API server does not answer."""
+    def leader(self, since: datetime | None = None) -> str:
+        """Read which operator leads, with a renewal since then; empty where none does, or nobody can say."""
         path = f"/apis/coordination.k8s.io/v1/namespaces/{self.namespace}/leases/poise-operator"
         try:
             with self.cluster.plane.client() as client:
-                holder = client.get(path, timeout=2).json().get("spec", {}).get("holderIdentity") or ""
+                lease = client.get(path, timeout=2).json().get("spec", {})
         except (httpx2.HTTPError, ValueError):
+            return ""
+        holder, renewed = lease.get("holderIdentity") or "", lease.get("renewTime")
+        if since is not None and (renewed is None or datetime.fromisoformat(renewed) <= since):
             return ""
         return next((name for name in self.names("operator") if f"-{name}_" in holder), "")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 import signal
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -81,7 +82,7 @@ class Chaos:
         self._chance = random.Random(seed)
         self._thaws: list[tuple[float, str]] = []
         self._shaky: dict[str, float] = {}
-        self._leaderless: tuple[float, str] | None = None
+        self._leaderless: tuple[float, datetime] | None = None
         self._looked_s = self._began_s = boot_s()
         self._braked_s: float | None = None
         self.told: list[str] = []
@@ -95,7 +96,9 @@ class Chaos:
             if acts and boot_s() >= self._began_s + acts[0].at_s:
                 self._act(acts.pop(0).kind)
             self._pass_time()
+        end_s = boot_s() + _SETTLE_S
         while self._thaws or self._leaderless is not None:
+            assert boot_s() < end_s, "\n".join(["nobody leads again", self._fleet.told(), *self.told])
             self._pass_time()
 
     def settle(self, wanted: dict[str, str]) -> None:
@@ -115,7 +118,8 @@ class Chaos:
             self._thaws.remove((due_s, name))
             if name in self._fleet.parts and self._fleet.parts[name].frozen_s is not None:
                 self._thaw(name)
-        if self._leaderless is not None and (leader := self._fleet.leader()) not in ("", self._leaderless[1]):
+        # Whoever was hit may lead again, as a new process or late: what counts is a renewal since then.
+        if self._leaderless is not None and (leader := self._fleet.leader(self._leaderless[1])):
             self._fleet.faults.append(Fault(self._leaderless[0], "leader", until_s=boot_s()))
             self._tell(f"{leader} leads")
             self._leaderless = None
@@ -185,11 +189,12 @@ class Chaos:
             self._tell(f"no {what}: nobody leads")
             return
         self._tell(f"{what} the leader {leader}")
-        self._leaderless = (boot_s(), leader)
+        at_s = boot_s()
         if what == "kill":
             self._fleet.kill(leader)
         else:
             self._freeze(leader, 2.5 * LEAD_S)
+        self._leaderless = (at_s, datetime.now(UTC))
 
     def _restart_api(self) -> None:
         at_s = boot_s()

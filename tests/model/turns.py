@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.model.facts import MARK, OLDEST, counter
+from tests.model.facts import MARK, counter
 from tests.model.people import Person
 from tests.model.world import (
     ANSWER,
@@ -34,14 +34,11 @@ def turns(universe: Universe, world: World) -> Iterator[Next]:
 
 def canonical(universe: Universe, world: World) -> World:
     """Forget sequence numbers that nothing in flight can be compared with."""
-    store, backup, persons = world.store, world.backup, world.people
-    for who, (beats, answers) in enumerate(universe.in_flight(world.messages)):
-        store = universe.forget(store, who, beats)
-        backup = universe.forget(backup, who, beats) if backup >= 0 else -1
-        person = universe.forget_used(persons[who], answers)
-        if person != persons[who]:
-            persons = (*persons[:who], person, *persons[who + 1 :])
-    return World(store, persons, world.messages, world.plan, backup, world.budget, world.granted)
+    store, persons, messages, plan, backup, budget, granted = world
+    beats, answers = universe.in_flight(messages)
+    backup = universe.forget(backup, beats) if backup >= 0 else -1
+    persons = universe.forget_used(persons, answers)
+    return World(universe.forget(store, beats), persons, messages, plan, backup, budget, granted)
 
 
 def _turns(universe: Universe, world: World) -> Iterator[Next]:
@@ -57,35 +54,45 @@ def _turns(universe: Universe, world: World) -> Iterator[Next]:
 
 def tick(universe: Universe, world: World) -> World:
     """Let a tick pass for everybody: processes fence themselves, and messages grow older."""
-    plan = world.plan
-    return world._replace(
-        store=universe.tick_store(world.store),
-        people=tuple(map(universe.tick_person, world.people)),
-        messages=universe.tick_messages(world.messages),
-        plan=plan and (*plan[:3], universe.tick_store(plan[3]) if plan[3] >= 0 else -1),
-        backup=universe.tick_store(world.backup) if world.backup >= 0 else -1,
+    store, persons, messages, plan, backup, budget, granted = world
+    return World(
+        universe.tick_store(store),
+        tuple(map(universe.tick_person, persons)),
+        universe.tick_messages(messages),
+        plan and (*plan[:3], universe.tick_store(plan[3]) if plan[3] >= 0 else -1),
+        universe.tick_store(backup) if backup >= 0 else -1,
+        budget,
+        granted,
     )
 
 
 def _spend(world: World, fault: str) -> World | None:
     """Use one of the faults that may happen; None where none is left."""
     place = _PLACES[fault]
-    if not world.budget[place]:
+    store, persons, messages, plan, backup, budget, granted = world
+    if not budget[place]:
         return None
-    return world._replace(budget=(*world.budget[:place], world.budget[place] - 1, *world.budget[place + 1 :]))
+    left = (*budget[:place], budget[place] - 1, *budget[place + 1 :])
+    return World(store, persons, messages, plan, backup, left, granted)
 
 
 def with_person(world: World, who: int, person: int) -> World:
     """Put a process in its place."""
-    return world._replace(people=(*world.people[:who], person, *world.people[who + 1 :]))
+    store, persons, messages, plan, backup, budget, granted = world
+    return World(store, (*persons[:who], person, *persons[who + 1 :]), messages, plan, backup, budget, granted)
+
+
+def _with_messages(world: World, messages: tuple[Message, ...]) -> World:
+    store, persons, _, plan, backup, budget, granted = world
+    return World(store, persons, messages, plan, backup, budget, granted)
 
 
 def _with_message(world: World, message: Message) -> World:
-    return world._replace(messages=tuple(sorted((*world.messages, message))))
+    return _with_messages(world, tuple(sorted((*world.messages, message))))
 
 
 def _without(world: World, place: int) -> World:
-    return world._replace(messages=world.messages[:place] + world.messages[place + 1 :])
+    return _with_messages(world, world.messages[:place] + world.messages[place + 1 :])
 
 
 def _process(universe: Universe, world: World, who: int) -> Iterator[Next]:
@@ -129,15 +136,16 @@ def speaks(person: Person) -> bool:
 
 def send(universe: Universe, world: World, who: int) -> World:
     """Put a heartbeat on its way; what the process sent before is now older by one."""
-    person, words = universe.say(world.people[who])
-    older = (
-        (each[0], each[1], each[2], each[3], each[4] - 1) if each[0] == who and each[1] in (BEAT, ANSWER) else each
-        for each in world.messages
-    )
-    return with_person(world, who, person)._replace(
-        store=universe.aging(world.store, who),
-        backup=universe.aging(world.backup, who) if world.backup >= 0 else -1,
-        messages=tuple(sorted((*(each for each in older if each[4] > OLDEST), (who, BEAT, words, 0, MARK)))),
+    store, persons, messages, plan, backup, budget, granted = world
+    person, words = universe.say(persons[who])
+    return World(
+        universe.aging(store, who),
+        (*persons[:who], person, *persons[who + 1 :]),
+        universe.send(messages, who, words),
+        plan,
+        universe.aging(backup, who) if backup >= 0 else -1,
+        budget,
+        granted,
     )
 
 
@@ -170,15 +178,14 @@ def receive(universe: Universe, world: World, message: Message, more: str = "") 
 
 def _committed(universe: Universe, world: World, done: Done) -> World | None:
     """Go on with what was written; None where a bound of the scene is passed."""
-    granted = list(world.granted)
+    _, persons, messages, plan, backup, budget, granted = world
     for item, epoch in done.granted:
         if counter(epoch) > universe.scene.grants_max:
             return None
-        granted[item] = max(granted[item], epoch)
-    plan = world.plan
+        granted = (*granted[:item], max(granted[item], epoch), *granted[item + 1 :])
     if plan is not None and universe.steps.values[plan[0]].partition in done.moved:
         plan = (plan[0], False, plan[2], plan[3])
-    return world._replace(store=done.store, plan=plan, granted=tuple(granted))
+    return World(done.store, persons, messages, plan, backup, budget, granted)
 
 
 def _regrant(universe: Universe, world: World, done: Done) -> str:

@@ -7,6 +7,7 @@ world is a small tuple and each operation is computed once for each of its input
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from functools import cache, partial
 from typing import Generic, NamedTuple, TypeVar
@@ -136,7 +137,9 @@ class Universe:
         self.operations = cache(self._operations)
         self.older = cache(self._older)
         self.tick_messages = cache(self._tick_messages)
+        self.send = cache(self._send)
         self.in_flight = cache(self._in_flight)
+        self.spelled = cache(self._spelled)
         self.forget = cache(self._forget)
         self.forget_used = cache(self._forget_used)
         self.register = cache(self._register)
@@ -285,11 +288,12 @@ class Universe:
         tx.write_rows(renewed.values())
         return self.facts.place(tx.result())
 
-    def _forget(self, store: int, who: int, least: int) -> int:
-        """Take the number of the last heartbeat for an old one if every one in flight is newer."""
-        facts, identity = self.facts.values[store], self.identity(who)
+    def _forget(self, store: int, oldest: tuple[int, ...]) -> int:
+        """Take the number of the last heartbeat of each process for an old one if every one in flight is newer."""
+        facts = self.facts.values[store]
+        least = {self.identity(who): number for who, number in enumerate(oldest)}
         members = tuple(
-            replace(each, seq=OLDEST) if (each.name, each.process) == identity and each.seq < least else each
+            replace(each, seq=OLDEST) if each.seq < least.get((each.name, each.process), 0) else each
             for each in facts.members
         )
         return self.facts.place(replace(facts, members=members))
@@ -319,16 +323,24 @@ class Universe:
             )
         )
 
-    def _in_flight(self, messages: tuple[Message, ...]) -> tuple[tuple[int, int], ...]:
-        """Give for each process the oldest numbers that its heartbeats and answers on their way have or will have."""
-        found = []
-        for who in range(len(self.scene.names)):
-            beats = min((each[4] for each in messages if each[0] == who and each[1] == BEAT), default=MARK + 1)
-            answers = min((each[4] for each in messages if each[0] == who and each[1] == ANSWER), default=MARK + 1)
-            found.append((beats, min(beats, answers)))
-        return tuple(found)
+    def _send(self, messages: tuple[Message, ...], who: int, words: int) -> tuple[Message, ...]:
+        """Add a heartbeat: what is on its way from or to its process is now older by one."""
+        older = (
+            (each[0], each[1], each[2], each[3], each[4] - 1) if each[0] == who and each[1] in (BEAT, ANSWER) else each
+            for each in messages
+        )
+        return tuple(sorted((*(each for each in older if each[4] > OLDEST), (who, BEAT, words, 0, MARK))))
 
-    def spelled(self, payload: int) -> str:
+    def _in_flight(self, messages: tuple[Message, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Give for each process the oldest numbers that its heartbeats and answers on their way have or will have."""
+
+        def oldest(who: int, *kinds: int) -> int:
+            return min((each[4] for each in messages if each[0] == who and each[1] in kinds), default=MARK + 1)
+
+        processes = range(len(self.scene.names))
+        return tuple(oldest(who, BEAT) for who in processes), tuple(oldest(who, BEAT, ANSWER) for who in processes)
+
+    def _spelled(self, payload: int) -> str:
         """Say what an answer says."""
         answer = self.words.values[payload]
         if not isinstance(answer, Reply):
@@ -341,8 +353,11 @@ class Universe:
 
     # Operations of processes
 
-    def _forget_used(self, person: int, least: int) -> int:
-        """Take the number of the last reply for an old one if every one in flight is newer."""
+    def _forget_used(self, persons: tuple[int, ...], oldest: tuple[int, ...]) -> tuple[int, ...]:
+        """Take the number of the last reply for an old one if every one in flight to its process is newer."""
+        return tuple(itertools.starmap(self._without_used, zip(persons, oldest, strict=True)))
+
+    def _without_used(self, person: int, least: int) -> int:
         known = self.persons.values[person]
         if known.holding is None or known.holding.used_seq >= least:
             return person
