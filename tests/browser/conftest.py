@@ -13,15 +13,33 @@ from tests.browser.browser_world import World
 from tests.browser.visiting_browser import PATIENCE_MS, find_chromium
 from tests.serve_process import ServedFolder
 
+# An address bar that nobody sees would draw its two lists anew for each visit, which costs more than most pages do.
+_UNSEEN = ("WebUIOmniboxPopup", "WebUIOmniboxAimPopup", "WebUIOmniboxFullPopup", "PreloadTopChromeWebUI")
+# The browser heeds only the last such list, so what Playwright itself switches off is said again.
+_OFF_ANYWAY = (
+    "AvoidUnnecessaryBeforeUnloadCheckSync",
+    "DestroyProfileOnBrowserClose",
+    "HttpsUpgrades",
+    "HttpsFirstBalancedModeAutoEnable",
+    "LensOverlay",
+    "MediaRouter",
+    "PaintHolding",
+    "ThirdPartyStoragePartitioning",
+    "AvoidCorsURLLoaderRestartOnRedirect",
+    "OptimizationHints",
+    "NetworkTimeServiceQuerying",
+    "AimEnabled",
+    "PreconnectToSearch",
+)
+_ARGUMENTS = ["--no-sandbox", "--disable-dev-shm-usage", f"--disable-features={','.join((*_OFF_ANYWAY, *_UNSEEN))}"]
+
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     """Start the browser; as root it cannot lock itself in, and it is shown only pages of ours."""
     expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=find_chromium(), args=["--no-sandbox", "--disable-dev-shm-usage"], timeout=PATIENCE_MS
-        )
+        browser = playwright.chromium.launch(executable_path=find_chromium(), args=_ARGUMENTS, timeout=PATIENCE_MS)
         yield browser
         browser.close()
 

@@ -10,6 +10,8 @@ from tests.hold.processes import await_that
 from tests.serve_process import ServedFolder
 from tests.shown_commands import ROOT, Command, check_words, help_commands, perform
 
+from poise.cli.main import run
+
 SHOWN = "http://127.0.0.1:7878"
 VERBS = ("get", "apply", "drain", "undrain", "pause", "resume")
 
@@ -43,7 +45,8 @@ def test_an_example_works_against_a_server(
     line = command.line.replace(SHOWN, server.url)
     if line.startswith("poise apply") and "--" not in line:
         line += " --yes"  # Nobody can be asked here.
-    assert server.poise("undrain", "w2").returncode == 0
+    assert run(["undrain", "w2", "--server", server.url]) == 0, capsys.readouterr().err
+    capsys.readouterr()
     done = perform(command._replace(line=line), server.folder, lambda: "".join(capsys.readouterr()))
     assert done.exit_code == 0, done.printed
 

@@ -158,9 +158,9 @@ class ControlPlane:
         )
 
     def stop(self) -> None:
-        """End everything, whatever state it is in."""
+        """Kill everything, whatever state it is in: nobody starts it again, and its data is thrown away."""
         for name in ("kwok", "kube-scheduler", "kube-controller-manager", "kube-apiserver", "etcd"):
-            self.end(name)
+            self.end(name, signal.SIGKILL)
 
     def end(self, name: str, number: signal.Signals = signal.SIGTERM) -> None:
         """End one part by its process id; one that does not go in time is killed."""

@@ -6,11 +6,9 @@ import asyncio
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import msgspec
 import pytest
-from tests.cluster.control_plane import ControlPlane
 from tests.cluster.operator_process import awaited, put_ring, remove_ring
 from tests.cluster.world import Cluster, make_secret, secret
 
@@ -19,7 +17,6 @@ from poise.jobs.sharder import policy_keeper
 from poise.jobs.sharder.accepting import read_ring
 from poise.jobs.sharder.policy_keeper import BINDINGS, POLICIES, Kept, PolicyKeeper
 from poise.kube import Client, ObjectRef, Partial, Resource, Selection
-from poise.kube.resources import CONFIG_MAPS
 from poise.model import ShardRing
 
 pytestmark = pytest.mark.usefixtures("definitions", "quick")
@@ -370,42 +367,3 @@ def test_policies_that_nobody_may_remove_are_told(cluster: Cluster, namespace: s
 
 async def silent(keeper: PolicyKeeper) -> bool:
     return keeper.trouble == ""
-
-
-class OlderPlane(ControlPlane):
-    """A control plane without policies, as Kubernetes was before 1.30."""
-
-    def _run(self, name: str, *arguments: str) -> None:
-        """Leave the policies out of what the API server serves."""
-        older = [f"--runtime-config={POLICIES.api_version}/{each.plural}=false" for each in (POLICIES, BINDINGS)]
-        more = [*older, "--disable-admission-plugins=ValidatingAdmissionPolicy"] if name == "kube-apiserver" else []
-        super()._run(name, *arguments, *more)
-
-
-def test_a_cluster_that_is_too_old_is_one_sentence(
-    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert cluster.plane.url, "only the rig has control planes of its own"
-    plane = OlderPlane(tmp_path)
-    told: list[str] = []
-
-    async def scenario(client: Client) -> None:
-        counted = CountingClient(client, monkeypatch)
-        for protecting in (True, False):
-            async with keeping(
-                PolicyKeeper(client, may_act=lambda: True, protecting=protecting, tell=told.append)
-            ) as keeper:
-                keeper.update([ring_of("web", "default", [{"resource": "secrets"}])])
-                await asyncio.sleep(1.0)
-        assert counted.writes == 0
-        body = {"metadata": {"name": "goes-on"}}
-        await client.create(ObjectRef(CONFIG_MAPS, "", "default"), body, Partial)
-
-    try:
-        plane.start()
-        Cluster(plane).run(scenario)
-    finally:
-        plane.stop()
-    assert len(told) == 1
-    assert "has no ValidatingAdmissionPolicy, which Kubernetes has since 1.30" in told[0]
-    assert "v1." in told[0]

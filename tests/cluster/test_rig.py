@@ -36,8 +36,8 @@ def test_every_test_has_a_namespace_of_its_own(cluster: Cluster, namespace: str)
     assert cluster.run(scenario).metadata.namespace == namespace
 
 
-def test_a_control_plane_can_be_killed_and_started_again(tmp_path: Path, cluster: Cluster) -> None:
-    assert cluster.plane is not None
+@pytest.mark.usefixtures("rig")
+def test_a_control_plane_can_be_killed_and_started_again(tmp_path: Path) -> None:
     plane = ControlPlane(tmp_path)
     try:
         plane.start()

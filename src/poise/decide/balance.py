@@ -10,11 +10,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from math import isfinite
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 
+from poise.decide.arrays import np
 from poise.decide.plan import Certificate, Departures, Move, Plan, held_now, spread
 from poise.decide.rendezvous import NOBODY, Positions, fill, limits
 from poise.decide.scores import hashes, score, scores_on
@@ -22,8 +22,11 @@ from poise.decide.shares import Shares, fair_shares
 from poise.errors import invalid
 from poise.inputs import mapping, sorted_names, text, unique_names, whole
 
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
 _NEW, _GONE = -1, -2
-Holders = npt.NDArray[np.int32]
+Holders: TypeAlias = "npt.NDArray[np.int32]"
 
 
 class Quotas(msgspec.Struct, frozen=True):

@@ -8,8 +8,8 @@ from fractions import Fraction
 from itertools import islice, takewhile
 
 import msgspec
-import numpy as np
 
+from poise.decide.arrays import np
 from poise.decide.balance import quotas
 from poise.decide.plan import Move, Plan
 from poise.decide.rendezvous import even_capacity, limits

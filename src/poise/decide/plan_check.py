@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
 import msgspec
-import numpy as np
 import xxhash
 
+from poise.decide.arrays import np
 from poise.decide.plan import Move, Plan
 from poise.decide.scores import hashes, scores_on
 from poise.errors import invalid

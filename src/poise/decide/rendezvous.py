@@ -10,15 +10,17 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
-
+from poise.decide.arrays import np
 from poise.decide.plan import Plan, held_now, plan_towards
 from poise.decide.scores import Hashes, best_hashes, hashes, score
 from poise.inputs import sorted_names, unique_names, whole
 
-Positions = npt.NDArray[np.int64]
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+Positions: TypeAlias = "npt.NDArray[np.int64]"
 NOBODY = -1
 
 

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-import numpy as np
-
+from poise.decide.arrays import np
 from poise.decide.plan import Plan, held_now, plan_towards
 from poise.decide.scores import hashes
 from poise.inputs import sorted_names, text_names, unique_names, whole

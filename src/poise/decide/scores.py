@@ -9,19 +9,21 @@ through the hot loop: six passes of numpy over a block that stays in the process
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
 import xxhash
 
+from poise.decide.arrays import np
 from poise.inputs import text
 
-Hashes = npt.NDArray[np.uint64]
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+Hashes: TypeAlias = "npt.NDArray[np.uint64]"
 
 _A, _B = 0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93
 _MASK = 2**64 - 1
-_A64, _B64, _HALF = np.uint64(_A), np.uint64(_B), np.uint64(32)
-_A_INVERSE, _B_INVERSE = np.uint64(pow(_A, -1, 2**64)), np.uint64(pow(_B, -1, 2**64))
+_A_INVERSE, _B_INVERSE = pow(_A, -1, 2**64), pow(_B, -1, 2**64)
 _BLOCK = 32_768  # Three blocks of this length stay in a second-level cache; shorter ones pay more calls.
 _FEW = 2_048
 
@@ -74,12 +76,12 @@ def _best_of_few(items: Hashes, members: Hashes) -> Hashes:
 
 
 def _mix(x: Hashes, half: Hashes) -> None:
-    np.multiply(x, _A64, out=x)
-    np.right_shift(x, _HALF, out=half)
+    np.multiply(x, np.uint64(_A), out=x)
+    np.right_shift(x, np.uint64(32), out=half)
     np.bitwise_xor(x, half, out=x)
-    np.multiply(x, _B64, out=x)
+    np.multiply(x, np.uint64(_B), out=x)
 
 
 def _unmix(x: Hashes) -> Hashes:
-    x = x * _B_INVERSE
-    return (x ^ x >> _HALF) * _A_INVERSE
+    x = x * np.uint64(_B_INVERSE)
+    return (x ^ x >> np.uint64(32)) * np.uint64(_A_INVERSE)
