@@ -62,7 +62,8 @@ def postgres() -> Iterator[Server]:
 @pytest.fixture(scope="module")
 def going(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[None]]]:
     """Let every story go on beside the others, each with a store and servers of its own: they mostly wait."""
-    stories = {"frozen server": freeze_server, **{how: partial(lose_store, how) for how in AWAY_S}}
+    stories: dict[str, Callable[[Path], None]] = {"frozen server": freeze_server}
+    stories |= {how: partial(lose_store, how) for how in AWAY_S}
     with ThreadPoolExecutor(len(stories)) as side_by_side:
         yield {name: side_by_side.submit(tell, tmp_path_factory.mktemp("away")) for name, tell in stories.items()}
 
