@@ -52,7 +52,7 @@ browser:
 # The real control plane that tests/cluster runs, and what installs on it, are built from their Go modules, once, and kept
 # outside the checkout.
 kube: $(READY)
-	@$(BIN)/python tools/kube/build.py etcd kube-apiserver kube-controller-manager kubectl helm
+	@$(BIN)/python tools/kube/build.py
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

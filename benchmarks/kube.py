@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 import tempfile
 import time
 from collections.abc import Collection, Iterator
@@ -19,14 +20,14 @@ from tests.cluster.ring_world import make_families, make_family, wanted_owners
 from tests.cluster.world import Cluster
 
 from benchmarks.kube_world import Site, own_cluster, own_site
-from benchmarks.measure import Row, p99_ms
+from benchmarks.measure import Row, p99_ms, show
 from poise.decide.balance import rebalance
 from poise.kube import Client
 
 FAMILIES, SMALL, OBJECTS = 5_000, 1_000, 20_000
 LEASE_S = 5
 _SLOWER_MAX = 1 / 0.6
-_RATE, _NEW = 200, 1_000
+_RATE, _NEW, _LATE = 200, 1_000, 100
 _IDLE_S = 10.0
 _STABLE = ("--on-release", "restart", "--trust")
 
@@ -164,10 +165,12 @@ def _lives(cluster: Cluster, folder: Path, families: int) -> Iterator[Row]:
 
 
 def _crash(site: Site) -> Iterator[Row]:
-    """Kill an instance, and wait until others have reconciled everything that it had."""
+    """Kill an instance, make new objects while it is expired, and wait until others have reconciled all that it had."""
     had = {uid for uid, marks in site.observer.marks.items() if marks.shard == "d"}
     killed_s, since = boot_s(), len(site.observer.sightings)
     site.fleet.kill("d", restart=False)
+    site.fleet.sleep(LEASE_S + 1)
+    site.ask(lambda client: make_families(client, site.namespace, (f"late-{each}" for each in range(_LATE))))
     done: dict[str, float] = {}
 
     def reconciled() -> bool:
@@ -216,13 +219,12 @@ def _release(site: Site) -> Iterator[Row]:
     yield Row(what, took_s, max(1.0, len(had) * _SLOWER_MAX / rate), "s")
 
 
-def main() -> None:
+def main() -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--families", type=int, default=FAMILIES)
-    for row in rows(parser.parse_args().families):
-        print(row, flush=True)
+    return show(rows(parser.parse_args().families))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

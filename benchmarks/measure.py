@@ -7,7 +7,7 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from statistics import quantiles
 from typing import NamedTuple
@@ -28,13 +28,23 @@ class Row(NamedTuple):
     def __str__(self) -> str:
         """Show the figure beside its bound."""
         bound = "" if self.bound is None else f"at {'least' if self.at_least else 'most'} {self.bound:g} {self.unit}"
-        verdict = "" if self.bound is None else self._verdict(self.bound)
+        verdict = "" if self.bound is None else "ok" if self.holds else "UNDER" if self.at_least else "OVER"
         return f"{self.what:<78} {self.figure:>9.3g} {self.unit:<8} {bound:<22} {verdict}"
 
-    def _verdict(self, bound: float) -> str:
-        if self.at_least:
-            return "ok" if self.figure >= bound else "UNDER"
-        return "ok" if self.figure <= bound else "OVER"
+    @property
+    def holds(self) -> bool:
+        """Say whether the figure keeps its bound."""
+        return self.bound is None or (self.figure >= self.bound if self.at_least else self.figure <= self.bound)
+
+
+def show(rows: Iterable[Row]) -> int:
+    """Print every row as it comes; gives the exit code, which is 1 where a bound is broken."""
+    broken = 0
+    for row in rows:
+        print(row, flush=True)
+        broken += not row.holds
+    print("every bound holds" if not broken else f"{broken} broken: a busy machine may show what a quiet one does not")
+    return int(bool(broken))
 
 
 def cpu_s(work: Callable[[], object], times: int = 3) -> float:

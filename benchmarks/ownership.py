@@ -9,6 +9,7 @@ import argparse
 import multiprocessing
 import os
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -22,7 +23,7 @@ import msgspec
 from tests.postgres_server import Server
 
 from benchmarks.beating import PERIOD_S, SETTLING_ROUNDS, Lived, Load, live
-from benchmarks.measure import Row, cpu_s
+from benchmarks.measure import Row, cpu_s, show
 from poise.clock import boot_s
 from poise.jobs.coordination import Coordination
 from poise.jobs.coordinator import Coordinator
@@ -212,15 +213,14 @@ def _forget(tx: Transaction, name: str) -> None:
     tx.renew_rows(msgspec.structs.replace(row, lease_until_s=past_s) for row in tx.rows_for(name, ()).values())
 
 
-def main() -> None:
+def main() -> int:
     """Measure only this."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=SECONDS, help="how long the members are watched")
     parser.add_argument("kinds", nargs="*", choices=[*P99_MS, []], help="which stores, all if none is named")
     asked = parser.parse_args()
-    for row in rows(asked.seconds, tuple(asked.kinds) or tuple(P99_MS)):
-        print(row, flush=True)
+    return show(rows(asked.seconds, tuple(asked.kinds) or tuple(P99_MS)))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -22,7 +22,7 @@ from tests.browser.moving import Shuffle, await_settled, grow
 from tests.browser.visiting_browser import PATIENCE_MS, await_live, find_chromium, visiting
 from tests.serve_process import ServerProcess, environment, servers
 
-from benchmarks.measure import Row, process_cpu_s
+from benchmarks.measure import Row, process_cpu_s, show
 
 SECONDS = float(os.environ.get("POISE_BENCH_PAGE_SECONDS", "300"))
 ITEMS, JOBS, LOOKS = 10_000, 200, 10
@@ -126,13 +126,12 @@ def _first_page_s(folder: Path) -> float:
             process.communicate(timeout=60)
 
 
-def main() -> None:
+def main() -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, default=SECONDS)
-    for row in rows(parser.parse_args().seconds):
-        print(row, flush=True)
+    return show(rows(parser.parse_args().seconds))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

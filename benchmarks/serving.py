@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from pathlib import Path
 from tests.serve_process import ServerProcess, servers
 
 from benchmarks.fleet import Line, fleet_rows
-from benchmarks.measure import Row, p99_ms
+from benchmarks.measure import Row, p99_ms, show
 
 SECONDS = float(os.environ.get("POISE_BENCH_SECONDS", "30"))
 READERS, EVENTS = 200, 20
@@ -106,13 +107,12 @@ async def _read_all(port: int) -> list[float]:
     return seen + [10.0] * max(0, missing)  # Whoever heard nothing counts as very late.
 
 
-def main() -> None:
+def main() -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, default=SECONDS)
-    for row in rows(parser.parse_args().seconds):
-        print(row, flush=True)
+    return show(rows(parser.parse_args().seconds))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -12,10 +12,9 @@ import sys
 import tempfile
 from typing import IO
 
-COMPUTING = tuple(f"tests/{name}" for name in ("conformance", "decide", "laws", "model", "move", "observe"))
-DRILLS = ("tests/sim",)
+COMPUTING = tuple(f"tests/{name}" for name in ("conformance", "decide", "laws", "model", "move", "observe", "sim"))
 PUNCTUAL = ("tests/chaos", "tests/cluster/test_sharding_chaos.py")
-WAITING = ("tests", *(f"--ignore={path}" for path in (*COMPUTING, *DRILLS, *PUNCTUAL)))
+WAITING = ("tests", *(f"--ignore={path}" for path in (*COMPUTING, *PUNCTUAL)))
 
 
 def begin(chosen: tuple[str, ...], processes: str, into: IO[bytes] | None = None) -> subprocess.Popen[bytes]:
@@ -24,12 +23,16 @@ def begin(chosen: tuple[str, ...], processes: str, into: IO[bytes] | None = None
     return subprocess.Popen([sys.executable, "-m", "pytest", *chosen, *spread], stdout=into)
 
 
-def run_both(front: tuple[str, ...], processes: str, behind: tuple[str, ...]) -> int:
-    """Run one part, and another behind it that is told of afterwards; gives the worse exit code."""
+def run(processes: str) -> int:
+    """Run all parts, and tell at the end what the one behind has said; gives the worst exit code."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with tempfile.TemporaryFile() as said:
-        parts = [begin(front, processes), begin(behind, "1", said)]
-        os.sched_setscheduler(parts[1].pid, os.SCHED_IDLE, os.sched_param(0))
+        parts = [begin(COMPUTING, "1", said)]
+        os.sched_setscheduler(parts[0].pid, os.SCHED_IDLE, os.sched_param(0))
         try:
+            for chosen, at_once in ((WAITING, processes), (PUNCTUAL, "2")):
+                parts.append(begin(chosen, at_once))
+                parts[-1].wait()
             codes = [part.wait() for part in parts]
         except BaseException as error:
             for part in parts:
@@ -41,12 +44,6 @@ def run_both(front: tuple[str, ...], processes: str, behind: tuple[str, ...]) ->
         sys.stdout.buffer.write(said.read())
         sys.stdout.buffer.flush()
     return max(codes, key=abs)
-
-
-def run(processes: str) -> int:
-    """Run all parts; gives the worst exit code."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    return max(run_both(WAITING, processes, COMPUTING), run_both(PUNCTUAL, "2", DRILLS), key=abs)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A real Kubernetes control plane on loopback: etcd, kube-apiserver and, where pods matter, what makes pods live.
+"""A real Kubernetes control plane on loopback: etcd and kube-apiserver; `controllers` has what makes pods live.
 
 Everything is ended by its process id, the API server first: one that has lost its etcd can hang on SIGTERM.
 """
@@ -24,11 +24,6 @@ from tools.kube.build import find_program
 
 ADMIN = "admin"
 _READY_S, _STOP_S = 60.0, 5.0
-_CONTROLLERS = (
-    "deployment-controller,replicaset-controller,statefulset-controller,disruption-controller,"
-    "garbage-collector-controller,namespace-controller,pod-garbage-collector-controller,node-lifecycle-controller,"
-    "taint-eviction-controller"
-)
 
 
 class ControlPlane:
@@ -137,29 +132,9 @@ class ControlPlane:
         with self.client() as client:
             self._await("kube-apiserver", lambda: client.get("/readyz", timeout=2).status_code == 200)
 
-    def start_pods(self, stages: Path) -> None:
-        """Start what makes pods live: controllers, scheduler, and KWOK with these stages in place of kubelets."""
-        config = str(self.kubeconfig())
-        self._run(
-            "kube-controller-manager",
-            *(f"--kubeconfig={config}", "--leader-elect=false", "--bind-address=127.0.0.1"),
-            *(f"--secure-port={free_port()}", f"--service-account-private-key-file={self._file('accounts.key')}"),
-            f"--controllers={_CONTROLLERS}",
-        )
-        self._run(
-            "kube-scheduler",
-            *(f"--kubeconfig={config}", "--leader-elect=false", "--bind-address=127.0.0.1"),
-            f"--secure-port={free_port()}",
-        )
-        self._run(
-            "kwok",
-            *(f"--kubeconfig={config}", f"--config={stages}", "--manage-all-nodes=true", "--cidr=10.0.0.0/24"),
-            *("--node-ip=127.0.0.1", "--node-lease-duration-seconds=40"),
-        )
-
     def stop(self) -> None:
         """Kill everything, whatever state it is in: nobody starts it again, and its data is thrown away."""
-        for name in ("kwok", "kube-scheduler", "kube-controller-manager", "kube-apiserver", "etcd"):
+        for name in ("kube-apiserver", "etcd"):
             self.end(name, signal.SIGKILL)
 
     def end(self, name: str, number: signal.Signals = signal.SIGTERM) -> None:

@@ -61,9 +61,10 @@ class World:
         ref = msgspec.structs.replace(self.ring_ref, subresource="status")
         await self.client.merge(ref, ring.metadata, {"status": status}, Custom)
 
-    async def change_ring(self, **spec: object) -> None:
+    async def change_ring(self, reason: str = "Running", **spec: object) -> None:
         ring = await self.client.get(self.ring_ref, Custom)
         await self.client.merge(self.ring_ref, ring.metadata, {"spec": spec}, Custom)
+        await self.accept(reason)
 
     # The objects.
 

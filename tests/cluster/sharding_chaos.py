@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 import signal
+from bisect import insort
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,7 +26,7 @@ LEASE_S, PERIOD_S, CHILD_PERIOD_S = 5, 8.0, 20.0
 FAMILIES, CHAOS_S = 500, 90.0
 _SETTLE_S, _LOOK_S = 120.0, 2.0
 SHARD_OPTIONS = ("--period", str(PERIOD_S), "--child-period", str(CHILD_PERIOD_S))
-# What happens at least once; in between more is drawn.
+# Each kind of these happens at least once, later where it cannot be at its time; in between more is drawn.
 _SURE = ("kill", "kill", "freeze", "freeze", "nap", "kill leader", "freeze leader", "api")
 _DRAWN = ("kill", "freeze", "nap")
 
@@ -91,10 +92,15 @@ class Chaos:
     def run(self, seconds: float) -> None:
         """Do everything in its time, then let all who stand still go on."""
         self._began_s = boot_s()
-        acts = draw_acts(self._chance, seconds)
+        acts, done = draw_acts(self._chance, seconds), set[str]()
         while acts or boot_s() < self._began_s + seconds:
+            assert boot_s() < self._began_s + seconds + _SETTLE_S, "\n".join([f"never done: {acts}", *self.told])
             if acts and boot_s() >= self._began_s + acts[0].at_s:
-                self._act(acts.pop(0).kind)
+                kind = acts.pop(0).kind
+                if self._act(kind):
+                    done.add(kind)
+                elif kind in _SURE and kind not in done:
+                    insort(acts, Act(boot_s() - self._began_s + _LOOK_S, kind))
             self._pass_time()
         end_s = boot_s() + _SETTLE_S
         while self._thaws or self._leaderless is not None:
@@ -148,18 +154,20 @@ class Chaos:
         self._tell(f"{name} goes on; {len(stuck)} reconciles stood still")
         self.late += deliver_late(self._cluster, self._observer, self._fleet.ring, stuck)
 
-    def _act(self, kind: str) -> None:
+    def _act(self, kind: str) -> bool:
+        """Do one thing; False where it cannot be done now."""
         match kind.split():
             case ["scale", count]:
                 self._scale(int(count))
             case ["api"]:
                 self._restart_api()
             case [what, "leader"]:
-                self._hit_leader(what)
+                return self._hit_leader(what)
             case [what]:
-                self._hit_shard(what)
+                return self._hit_shard(what)
+        return True
 
-    def _hit_shard(self, what: str) -> None:
+    def _hit_shard(self, what: str) -> bool:
         """Hit one that runs, but never more than half of them at a time: then the brake would hold everything."""
         names = self._fleet.names()
         recently_s = boot_s() - 2 * LEASE_S
@@ -167,7 +175,7 @@ class Chaos:
         steady = [name for name in names if name in self._fleet.parts and name not in shaky]
         if not steady or (2 * (len(shaky) + 1) > len(names) and what != "nap"):
             self._tell(f"no {what}: {len(shaky)} of {len(names)} are not back yet")
-            return
+            return False
         name = self._chance.choice(steady)
         self._tell(f"{what} {name}")
         if what == "kill":
@@ -178,16 +186,17 @@ class Chaos:
             if what != "nap":
                 self._shaky[name] = boot_s() + length_s
             self._freeze(name, length_s)
+        return True
 
     def _freeze(self, name: str, length_s: float) -> None:
         self._fleet.freeze(name)
         self._thaws.append((boot_s() + length_s, name))
 
-    def _hit_leader(self, what: str) -> None:
+    def _hit_leader(self, what: str) -> bool:
         leader = self._fleet.leader()
         if self._leaderless is not None or leader not in self._fleet.parts:
             self._tell(f"no {what}: nobody leads")
-            return
+            return False
         self._tell(f"{what} the leader {leader}")
         at_s = boot_s()
         if what == "kill":
@@ -195,6 +204,7 @@ class Chaos:
         else:
             self._freeze(leader, 2.5 * LEAD_S)
         self._leaderless = (at_s, datetime.now(UTC))
+        return True
 
     def _restart_api(self) -> None:
         at_s = boot_s()

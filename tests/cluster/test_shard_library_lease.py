@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
+from tests.cluster import sharder_world
 from tests.cluster.faulty_proxy import FaultyProxy
-from tests.cluster.shard_library_world import Living, Notes, World
+from tests.cluster.shard_library_world import RESOURCES, Living, Notes, World
+from tests.cluster.sharder_world import bare_lease, make_families, state
 from tests.cluster.world import Cluster, until
 
 from poise.clock import boot_s
 from poise.errors import Conflict, InvalidSpec
 from poise.hold.shard import LeaseLost, Shard
-from poise.kube import Client, Lease
-from poise.kube.objects import LeaseSpec, Meta
+from poise.jobs.sharder.accepting import read_ring
+from poise.kube import Client, Lease, Partial, Selection
+from poise.kube.objects import Custom, LeaseSpec, Meta
+from poise.kube.resources import CONFIG_MAPS, SECRETS
 from poise.model.sharding import Marks
 
 pytestmark = pytest.mark.usefixtures("definitions")
@@ -89,6 +96,60 @@ def test_a_restarted_process_and_the_hold_of_its_earlier_one(cluster: Cluster, n
         await until(lambda: bool(second.notes.all))
         assert await world.marks(world.secret("x")) == Marks("a", 1), "its object has not moved"
         await second.end()
+
+    cluster.run(scenario)
+
+
+@asynccontextmanager
+async def sharded(world: World) -> AsyncIterator[sharder_world.World]:
+    """Let a real sharder run the ring of a world."""
+    ring = read_ring(await world.client.get(world.ring_ref, Custom))
+    sharding = sharder_world.World(world.client, world.namespace, ring)
+    try:
+        await sharding.start_sharder()
+        yield sharding
+    finally:
+        await sharding.close()
+
+
+async def _versions(world: World) -> dict[str, str]:
+    listed = [await world.client.list_all(Selection(each, world.namespace), Partial) for each in (SECRETS, CONFIG_MAPS)]
+    return {each.metadata.uid: each.metadata.resource_version for found, _ in listed for each in found}
+
+
+@pytest.mark.parametrize("trust", [False, True], ids=["waits", "trusts its stable name"])
+def test_who_starts_again_within_d_keeps_its_objects_and_the_sharder_writes_nothing(
+    cluster: Cluster, namespace: str, trust: bool
+) -> None:
+    async def scenario(client: Client) -> None:
+        world = await World(client, namespace).make_ring(D)
+        async with sharded(world) as sharding:
+            first = await Living(world.shard("a"), Notes()).holds()
+            await bare_lease(sharding, "b")
+            await make_families(client, 12, namespace)
+            given = Counter((await sharding.settled("ab")).values())
+            assert given.keys() == {"a", "b"}
+            await until(lambda: len(first.shard.held) == given["a"])
+            held, versions = set(first.shard.held), await _versions(world)
+            writes = sharding.sharder.counts.label_writes
+            await first.crash()
+            crashed_s = boot_s()
+            await asyncio.sleep(D / 4)  # So long it takes to come back.
+            second = Living(world.shard("a", trust_stable_name=trust), Notes())
+            seen = {state(sharding, "a")}
+            while set(second.shard.held if second.entered.is_set() else ()) != held:
+                seen.add(state(sharding, "a"))
+                assert not second.task.done(), "it takes its Lease over"
+                await asyncio.sleep(0.02)
+            assert seen == ({"ready"} if trust else {"ready", "expired"}), "it was waited for"
+            # The Lease of one that stayed away would be taken now.
+            await until(lambda: boot_s() > crashed_s + 2 * D + 0.5)
+            assert await world.holder("a") == second.shard.holder
+            assert state(sharding, "a") == "ready"
+            assert await _versions(world) == versions, "nobody wrote any object"
+            assert sharding.sharder.counts.label_writes == writes
+            assert sharding.sharder.counts.lease_writes == {}
+            await second.end()
 
     cluster.run(scenario)
 
@@ -223,6 +284,26 @@ def test_a_ring_is_waited_for_until_an_operator_looked_at_it_and_followed_when_i
         lease = await world.lease("a")
         assert lease is not None
         assert lease.metadata.annotations["poise.dev/released"] == "restart"
+
+    cluster.run(scenario)
+
+
+def test_a_document_that_the_operator_refuses_counts_for_no_instance(cluster: Cluster, namespace: str) -> None:
+    async def scenario(client: Client) -> None:
+        world = await World(client, namespace).make_ring(D)
+        living = await Living(world.shard("a"), Notes()).holds()
+        await world.change_ring("InvalidSpec", leaseSeconds=7, resources=[{"resource": "secrets"}])
+        times: set[str | None] = set()
+        while len(times) < 4:
+            assert not living.task.done(), "it goes on by the document that the sharder goes by"
+            lease = await world.lease("a")
+            assert lease is not None
+            assert lease.spec.lease_duration_seconds == D
+            times.add(lease.spec.renew_time)
+            await asyncio.sleep(0.2)
+        await world.change_ring(leaseSeconds=7, resources=RESOURCES)
+        await world.eventually(lambda: _lasts(world, 7))
+        await living.end()
 
     cluster.run(scenario)
 

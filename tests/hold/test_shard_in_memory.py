@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
@@ -14,7 +14,7 @@ from tests.kube.memory_api import MemoryApi, loop_s
 
 from poise import clock
 from poise.errors import InvalidSpec
-from poise.hold.shard import Held, Shard
+from poise.hold.shard import Held, Reconcile, Shard
 from poise.hold.shard_place import PODS, own_pod
 from poise.jobs.sharder.rings import Lookout
 from poise.jobs.sharder.sharder import RingSharder
@@ -29,18 +29,34 @@ MINE = {SHARD: "a-0", EPOCH: "1"}
 ASKED_FOR = MINE | {DRAIN: "a-1", DRAIN_UNTIL: "1800000000"}
 
 
-@asynccontextmanager
-async def shard(api: MemoryApi, steps_at_once: int = 16) -> AsyncIterator[Shard]:
-    """Run a shard of a ring that an operator has looked at."""
+def put_ring(api: MemoryApi, lease_s: int = D) -> None:
+    """Write the ring as an operator leaves it."""
     resources = [{"resource": "secrets", "controlled": [{"resource": "configmaps"}]}]
-    body = {"spec": {"resources": resources, "leaseSeconds": D}, "status": {"observedGeneration": 1}}
+    spec = {"resources": resources, "leaseSeconds": lease_s}
+    body = {"metadata": {"generation": 1}, "spec": spec, "status": {"observedGeneration": 1}}
     api.put_now(ObjectRef(custom_resource("ShardRing"), RING, SPACE), body)
+
+
+@asynccontextmanager
+async def shard(
+    api: MemoryApi,
+    steps_at_once: int = 16,
+    *,
+    lease_s: int = D,
+    at_once: int = 16,
+    resources: Sequence[str] = ("secrets",),
+    reconcile: Reconcile | None = None,
+) -> AsyncIterator[Shard]:
+    """Run a shard of a ring that an operator has looked at."""
+    put_ring(api, lease_s)
     made = Shard(
         ring=RING,
-        resources=["secrets"],
+        resources=resources,
+        reconcile=reconcile,
         name="a-0",
         namespace=SPACE,
         client=api,
+        at_once=at_once,
         steps_at_once=steps_at_once,
         on_hang="raise",
         clock=loop_s,

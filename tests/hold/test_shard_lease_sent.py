@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.jobs_sharder.memory_world import D, own_lease, put_lease, until
+from tests.jobs_sharder.memory_world import D, lease_of, own_lease, put_lease, until
 from tests.kube.fake_time import run
 from tests.kube.memory_api import MemoryApi, loop_s
 
@@ -60,5 +60,47 @@ def test_a_renewal_counts_from_the_moment_it_was_sent() -> None:
         await asyncio.gather(renewing, return_exceptions=True)
         assert renewing.cancelled(), renewing
         assert len(told) >= 3
+
+    run(scenario())
+
+
+def test_a_shorter_lease_counts_from_the_moment_it_is_sent() -> None:
+    async def scenario() -> None:
+        api = MemoryApi(slow_writes)
+        paces = [ShardPace(60.0)]
+        lease = own_lease(api, "a-0", "1", lambda: paces[-1])
+        await lease.take()
+        renewing = asyncio.create_task(lease.renew_on(lambda: None, lambda: None))
+        paces.append(ShardPace(15.0))
+        while lease.renewals < 3:
+            # Also while the first short renewal, 20 s after the last long one, is under way.
+            assert lease.may_act(), renewing
+            assert lease.grip is not None
+            assert lease.grip.until_s <= max(api.asked[-1].sent_at_s + 15.0, TAKES_S + 60.0) - paces[-1].margin_s
+            await asyncio.sleep(0.05)
+        renewing.cancel()
+        await asyncio.gather(renewing, return_exceptions=True)
+        stored = lease_of(api, "a-0")
+        assert stored is not None
+        assert stored.spec.lease_duration_seconds == 15
+
+    run(scenario())
+
+
+def test_what_was_granted_for_long_is_not_used_longer_than_a_short_request_under_way_allows() -> None:
+    async def scenario() -> None:
+        api = MemoryApi(slow_writes)
+        paces = [ShardPace(60.0)]
+        lease = own_lease(api, "a-0", "1", lambda: paces[-1])
+        await lease.take()
+        renewing = asyncio.create_task(lease.renew_on(lambda: None, lambda: None))
+        paces.append(ShardPace(3.0))
+        await until(lambda: len(api.asked) > 2)
+        sent_at_s = api.asked[-1].sent_at_s
+        assert lease.renewals == 0, "its answer is not here yet"
+        assert lease.grip is not None
+        assert lease.grip.until_s == pytest.approx(sent_at_s + 3.0 - ShardPace(3.0).margin_s)
+        renewing.cancel()
+        await asyncio.gather(renewing, return_exceptions=True)
 
     run(scenario())

@@ -11,15 +11,16 @@ from poise.errors import InvalidSpec
 from poise.hold.settings import EXIT_AT
 from poise.hold.shard import Shard
 from poise.hold.shard_terms import RingTerms, ShardPace, check_resources, read_terms
-from poise.kube.objects import Custom
+from poise.kube.objects import Custom, Meta
 from poise.kube.resources import CONFIG_MAPS
 
 LOOKED = {"observedGeneration": 1, "conditions": [{"type": "Ready", "reason": "Running"}]}
 
 
-def ring(spec: object = None, status: object = None) -> Custom:
+def ring(spec: object = None, status: object = None, generation: int = 1) -> Custom:
     encode = msgspec.json.encode
-    return Custom(spec=msgspec.Raw(encode(spec or {})), status=msgspec.Raw(encode(status or {})))
+    meta = Meta(generation=generation)
+    return Custom(meta, spec=msgspec.Raw(encode(spec or {})), status=msgspec.Raw(encode(status or {})))
 
 
 @pytest.mark.parametrize(
@@ -28,8 +29,13 @@ def ring(spec: object = None, status: object = None) -> Custom:
         (ring(), "no operator has looked at the ring yet"),
         (ring(status={"conditions": []}), "no operator has looked at the ring yet"),
         (
-            ring(status={"observedGeneration": 3, "conditions": [{"type": "Ready", "reason": "NameTaken"}]}),
+            ring(status={"observedGeneration": 1, "conditions": [{"type": "Ready", "reason": "NameTaken"}]}),
             "a ring of this name in another namespace is older",
+        ),
+        (ring(status=LOOKED, generation=2), "no operator has looked at the newest document of the ring yet"),
+        (
+            ring(status={"observedGeneration": 1, "conditions": [{"type": "Ready", "reason": "InvalidSpec"}]}),
+            "the operator refuses the newest document of the ring",
         ),
         (ring({"leaseSeconds": "soon"}, LOOKED), "the ring cannot be read: "),
     ],

@@ -78,6 +78,7 @@ def look(**changed: object) -> Looked:
             ("False", "NoInstances"),
         ),
         (look(unassigned=3), ("True", "Sharding"), ("False", "Unassigned"), ("True", "Assigning")),
+        (look(waiting=3), ("True", "Sharding"), ("False", "OwnerUnseen"), ("False", "Settled")),
         (look(drains=2), ("True", "Sharding"), ("False", "Moving"), ("True", "Moving")),
         (look(delayed=2), ("True", "Sharding"), ("False", "Moving"), ("True", "Moving")),
         (look(in_flight=2), ("True", "Sharding"), ("False", "Moving"), ("True", "Moving")),
@@ -186,6 +187,7 @@ def test_messages_are_bounded_and_printable() -> None:
 
 def test_what_a_ring_that_stands_still_says() -> None:
     assert summary(CALM) == "2 of 2 instances ready, 4 objects"
+    assert summary(replace(CALM, waiting=1)) == "2 of 2 instances ready, 4 objects, 1 without their owner"
     assert summary(RingReport()) == "0 of 0 instances ready, 0 objects"
     alone = RingReport(instances=(seen("a"),), roots=1)
     assert summary(alone) == "1 of 1 instance ready, 1 object"

@@ -119,18 +119,20 @@ async def sharding(api: MemoryApi, **spec: object) -> AsyncIterator[RingSharder]
         await asyncio.gather(task, return_exceptions=True)
 
 
-def own_lease(api: MemoryApi, name: str, process: str) -> OwnLease:
+def own_lease(
+    api: MemoryApi, name: str, process: str, pace: Callable[[], ShardPace] = lambda: ShardPace(float(D))
+) -> OwnLease:
     """Make what a process of the shard library holds its Lease by."""
-    who = Claimant(name=name, me=holder_identity(name, process), duration_s=float(D))
+    me = holder_identity(name, process)
 
     async def is_named() -> bool:
         return name in owners(api).values()
 
     return OwnLease(
         api,
-        lambda: who,
+        lambda: Claimant(name=name, me=me, duration_s=pace().duration_s),
         Dress(namespace=SPACE, ring=RING),
-        lambda: ShardPace(float(D)),
+        pace,
         named=is_named,
         eager=False,
         now_s=loop_s,

@@ -210,6 +210,7 @@ def test_no_request_that_needs_a_hold_outlasts_the_margin(lease_s: int) -> None:
     assert 0 < longest_s(terms) < terms.margin_s < terms.duration_s
     last_s = terms.hold_s - terms.margin_s
     assert last_s + longest_s(terms) < terms.hold_s
-    held = WatchedLease(name="a", seen_at_s=0.0, alive_at_s=0.0, fact=read_lease(lease(ME)), held_from_s=0.0)
+    fact = read_lease(lease(ME, duration=2 * lease_s))
+    held = WatchedLease(name="a", seen_at_s=0.0, alive_at_s=0.0, fact=fact, held_from_s=0.0)
     assert may_move(held, terms, last_s - 0.01)
     assert not may_move(held, terms, last_s)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import UserDict
 from collections.abc import Callable, Sequence
+from typing import cast
 
 import pytest
 from hypothesis import Phase, find, given, settings
@@ -39,6 +41,7 @@ def play(happened: Sequence[Put | Drop]) -> None:
         assert view.moving == {family.root.uid for family in families if is_moving(family)}
         assert view.held_roots == {uid for uid, root in roots.items() if root.marks.shard is not None}
         assert view.unassigned == {uid for uid, root in roots.items() if root.selected and root.marks.shard is None}
+        assert view.waiting == {each.uid for each in found.waiting if each.selected}
         assert view.clear == is_clear(found)
         named: dict[str, set[str]] = {}
         for each in objects:
@@ -147,3 +150,31 @@ def test_namespaces_that_are_not_seen_yet_leave_objects_as_they_are() -> None:
     assert view.choose(1.0, "later") == {"new"}
     view.removing = True
     assert view.choose(1.0) == {"new", "held", "mine"}
+
+
+class Counted(UserDict[str, Known]):
+    """Counts how often an object is looked at."""
+
+    looks = 0
+
+    def __getitem__(self, uid: str) -> Known:
+        self.looks += 1
+        return super().__getitem__(uid)
+
+
+@pytest.mark.parametrize("spaces", [1, 100])
+def test_of_a_namespace_only_its_own_objects_are_looked_at(spaces: int) -> None:
+    objects, view, counted = 300, View(RING, (SHARED,)), Counted()
+    # It is a mapping all the same; only a dict can be kept there, as far as the types know.
+    view.known = cast(dict[str, Known], counted)
+    view.namespaces = {}
+    for number in range(objects):
+        view.take(seen(f"o{number}", 1, namespace=f"n{number % spaces}"), 0.0)
+    view.drop("o0", 0.0)
+    counted.looks = 0
+    chosen: set[str] = set()
+    for number in range(spaces):
+        view.namespaces[f"n{number}"] = True
+        chosen |= view.choose(1.0, f"n{number}")
+    assert chosen == {f"o{number}" for number in range(1, objects)}
+    assert counted.looks <= 2 * (objects + spaces)

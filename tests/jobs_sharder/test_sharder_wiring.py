@@ -7,6 +7,7 @@ import asyncio
 import pytest
 from tests.jobs_sharder.memory_world import (
     ME,
+    RING,
     SPACE,
     D,
     holder_of,
@@ -28,6 +29,8 @@ from poise.decide.ring import Ring
 from poise.jobs.sharder.sharder import RingSharder
 from poise.jobs.sharder.writing import WRITES_MAX
 from poise.kube import LEASES, ObjectRef
+from poise.kube.resources import SECRETS
+from poise.model.sharding import label_names
 from poise.observe.leases import ORPHANED_AFTER, Health
 
 
@@ -200,5 +203,37 @@ def test_a_crashed_instance_is_held_emptied_and_deleted_10d_after_its_last_renew
             assert ORPHANED_AFTER * D <= deleted_s - silent_s < (ORPHANED_AFTER + 1) * D
             assert lease_of(api, "a-0") is None
             assert standing_of(sharder, "a-0") is None
+
+    run(scenario())
+
+
+def test_a_hold_that_may_have_been_ended_is_not_used() -> None:
+    async def scenario() -> None:
+        written = 0
+
+        def takes_s(verb: str, _ref: ObjectRef) -> float:
+            """Lose the answer to the second write of a Lease, which empties it: it lands before nobody waits."""
+            nonlocal written
+            written += verb == "replace"
+            return 1.2 if verb == "replace" and written == 2 else 0.0
+
+        api = MemoryApi(takes_s)
+        make_families(api, 6)
+        async with sharding(api) as sharder:
+            async with renewing(api, "a-0"):
+                await until(owned(api, ["a-0"]))
+            put_lease(api, "a-1", duration_s=600)
+            await until(lambda: holder_of(api, "a-0") == ME)
+            api.deaf.add("leases")
+            await until(lambda: holder_of(api, "a-0") == "" and sharder.counts.failures >= 1)
+            assert "empty" not in sharder.counts.lease_writes
+            # Its instance is back, and is handed something: the sharder sees that, and not the Lease.
+            put_lease(api, "a-0", duration_s=600, process="2")
+            labels = dict(zip(label_names(RING), ("a-0", "5"), strict=False))
+            api.put_now(ObjectRef(SECRETS, "late", SPACE), {"metadata": {"labels": labels}})
+            await asyncio.sleep(3 * D)
+            assert owners(api)["late"] == "a-0", "nothing is taken from who holds its Lease"
+            api.hear("leases")
+            await until(lambda: standing_of(sharder, "a-0") is Health.READY)
 
     run(scenario())

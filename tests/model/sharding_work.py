@@ -115,11 +115,16 @@ def _wrote(process: Process, server: Server, place: int) -> Process:
 
 
 def late_writes(process: Process, server: Server) -> Iterator[Move]:
-    """Write with a test of the epoch as it was when the reconcile began: refused where another one has begun."""
+    """Write with a test of the epoch as it was when the reconcile began: refused where another one has begun.
+
+    What is acted on as a child has its root's epoch, and is over when the root is given away. Another epoch is that of
+    an object whose adoption is not settled: until it changes hands itself, nobody else acts on it.
+    """
     for place, epoch in enumerate(process.running):
         if epoch is None or server.things[place].marks.epoch != epoch:
             continue
         root = root_in_sight(process, place)
-        given_away = root is not None and server.things[place_of(root.uid)].marks.shard != process.name
+        head = place if root is None or root.marks.epoch != epoch else place_of(root.uid)
+        given_away = server.things[head].marks.shard != process.name
         broken = f"a late write to {uid(place)} was accepted after its root was given away" if given_away else ""
         yield Move("", f"writes late to {uid(place)}", process, server, (("object", place),), broken, wrote=place)

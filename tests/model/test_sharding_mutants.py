@@ -140,6 +140,12 @@ def test_labels_taken_off_at_once_when_a_ring_is_removed(monkeypatch: Patch) -> 
 # Further guards
 
 
+def test_a_child_that_changes_hands_at_the_epoch_of_its_late_holder(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(decide, "_least_epoch", lambda child, _family: child.marks.epoch or 0)
+    adopted = Scene(parents=(-1, -1), marks=(Marks("a", 1), Marks("b", 2)), swift=("a", "b"))
+    expect("accepted after its root was given away", replace(adopted, faults={"adopt": 1, "pause": 1}))
+
+
 def test_a_key_is_acted_on_before_a_renewal_confirms_it(monkeypatch: Patch) -> None:
     monkeypatch.setattr(hold, "_is_confirmed", lambda _grip, _known: True)
     expect("two owners", replace(TWINS, marks=FREE, timeless=True, faults={"start": 1, "delete": 1}))

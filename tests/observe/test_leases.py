@@ -15,6 +15,7 @@ from poise.observe.leases import (
     LeaseTerms,
     SeenLease,
     WatchedLease,
+    doubt_hold,
     health,
     judge,
     may_move,
@@ -191,6 +192,33 @@ def test_the_hold_is_renewed_for_longer_work_and_emptied_afterwards() -> None:
     assert may_move(renewed, TERMS, START_S + 69.9)
     emptied = next_lease_write(renewed, TERMS, START_S + 50.0, work=False, named=False)
     assert emptied == LeaseWrite("empty", "web-0", "9", "uid-1", "", 15.0)
+
+
+def test_a_hold_lasts_as_long_as_the_lease_says_though_the_ring_says_longer_now() -> None:
+    longer = replace(TERMS, duration_s=60.0)
+    assert may_move(held(), longer, START_S + 54.9)
+    assert not may_move(held(), longer, START_S + 55.0), "its instance may take the Lease 30 s after the hold was sent"
+    assert next_look_s(held(), longer, START_S + 31.0) == START_S + 45.0
+    again = next_lease_write(held(), longer, START_S + 45.0, work=True, named=True)
+    assert again is not None
+    assert (again.kind, again.duration_s) == ("hold", 120.0)
+
+
+def test_a_hold_that_may_have_ended_is_renewed_before_anything_moves() -> None:
+    doubted = doubt_hold(held())
+    assert standing(doubted, TERMS, START_S + 31.0) is Standing.LOST
+    assert decided(doubted, 31.0) == "hold"
+
+
+def test_a_lease_that_vanishes_is_waited_for_by_what_it_said() -> None:
+    known = watched(fact(duration_s=60.0))
+    gone = watch_lease(known, "web-0", None, TERMS, START_S + 1.0)
+    assert judge(gone, TERMS, START_S + 120.9) is Health.EXPIRED, "whoever wrote it may act for 60 s, and nothing less"
+    assert judge(gone, TERMS, START_S + 121.0) is Health.UNCERTAIN
+    short = watch_lease(watched(fact(duration_s=1.0)), "web-0", None, TERMS, START_S + 1.0)
+    assert judge(short, TERMS, START_S + 30.9) is Health.EXPIRED
+    mine = watch_lease(held(), "web-0", None, TERMS, START_S + 40.0)
+    assert judge(mine, TERMS, START_S + 70.0) is Health.UNCERTAIN, "the own hold says nothing of its instance"
 
 
 def test_a_hold_whose_answer_was_lost_is_renewed_before_anything_moves() -> None:

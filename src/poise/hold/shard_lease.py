@@ -169,12 +169,14 @@ class OwnLease:
             self.grip = renewed(given, answer.metadata.resource_version, sent_at_s)
 
     def _towards(self, grip: Grip) -> Grip:
-        """Follow the ring's D. A shorter one counts from before it is sent, a longer one once it is granted."""
+        """Follow the ring's D. A shorter one counts from the moment it is sent, a longer one once it is granted."""
         pace = self._pace()
-        wanted = msgspec.structs.replace(grip, duration_s=pace.duration_s, margin_s=pace.margin_s)
         if pace.duration_s < grip.duration_s:
-            self.grip = wanted
-        return wanted
+            # Nobody who sees it counts from earlier than now; what was granted before ends when it would have.
+            until_s = min(grip.until_s, self._now_s() + pace.duration_s - pace.margin_s)
+            left_s = until_s + pace.margin_s - grip.sent_at_s
+            self.grip = msgspec.structs.replace(grip, duration_s=left_s, margin_s=pace.margin_s)
+        return msgspec.structs.replace(grip, duration_s=pace.duration_s, margin_s=pace.margin_s)
 
     async def _look_again(self) -> None:
         """After a refused write: go on from the own one whose answer was lost; else the Lease is lost."""

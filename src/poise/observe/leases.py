@@ -82,6 +82,7 @@ class WatchedLease(msgspec.Struct, frozen=True, kw_only=True):
     `seen_at_s`: when it last changed in its eyes (at its first sight it counts as changed: a full D is granted).
     `alive_at_s`: the same, but no write of a sharder counts. `held_from_s`: when the last write by which this process
     surely holds the Lease was sent. `left`: what its instance said as it left, also after the Lease itself is gone.
+    `said_s`: D by the last Lease that a process of its instance wrote, which may still go by it after that is gone.
     """
 
     name: str
@@ -90,6 +91,7 @@ class WatchedLease(msgspec.Struct, frozen=True, kw_only=True):
     fact: LeaseFact | None = None
     held_from_s: float | None = None
     left: str = ""
+    said_s: float = 0.0
 
 
 def watch_lease(
@@ -97,7 +99,9 @@ def watch_lease(
 ) -> WatchedLease:
     """Take what a watch shows. Any change starts the waiting again, and so does a Lease that vanishes or returns."""
     if known is None:
-        return WatchedLease(name=name, seen_at_s=now_s, alive_at_s=now_s, fact=fact, left=_left(fact))
+        return WatchedLease(
+            name=name, seen_at_s=now_s, alive_at_s=now_s, fact=fact, left=_left(fact), said_s=_said_s(fact)
+        )
     if _same(known.fact, fact) or _is_older(known.fact, fact):
         return known
     alive_at_s = now_s if fact is not None and _is_sign_of_life(fact) else known.alive_at_s
@@ -105,7 +109,10 @@ def watch_lease(
     # the answer was lost, does not say when that write was sent: then the hold is renewed before anything moves.
     kept = known.held_from_s if fact is not None and _is_mine(known.fact, terms) and _is_mine(fact, terms) else None
     left = known.left if fact is None else _left(fact)
-    return WatchedLease(name=name, seen_at_s=now_s, alive_at_s=alive_at_s, fact=fact, held_from_s=kept, left=left)
+    said_s = _said_s(fact) or known.said_s
+    return WatchedLease(
+        name=name, seen_at_s=now_s, alive_at_s=alive_at_s, fact=fact, held_from_s=kept, left=left, said_s=said_s
+    )
 
 
 def wrote_lease(known: WatchedLease, fact: LeaseFact | None, sent_at_s: float, terms: LeaseTerms) -> WatchedLease:
@@ -113,6 +120,11 @@ def wrote_lease(known: WatchedLease, fact: LeaseFact | None, sent_at_s: float, t
     held_from_s = sent_at_s if fact is not None and _is_mine(fact, terms) else None
     left = "" if fact is None else _left(fact)
     return msgspec.structs.replace(known, fact=fact, seen_at_s=sent_at_s, held_from_s=held_from_s, left=left)
+
+
+def doubt_hold(known: WatchedLease) -> WatchedLease:
+    """Take the news that an own write failed, or that its end is not known: the hold is renewed before it is used."""
+    return msgspec.structs.replace(known, held_from_s=None)
 
 
 def _same(known: LeaseFact | None, fact: LeaseFact | None) -> bool:
@@ -138,9 +150,20 @@ def _is_sign_of_life(fact: LeaseFact) -> bool:
 
 
 def _waiting_s(watched: WatchedLease, terms: LeaseTerms) -> float:
-    """Give D of whoever holds it: what the Lease itself says, where that makes sense."""
-    said_s = 0.0 if watched.fact is None else watched.fact.duration_s
-    return said_s if said_s > 0 else terms.duration_s
+    """Give D of whoever holds it: what the Lease says, where that makes sense; of one that is gone the longer."""
+    if watched.fact is None:
+        return max(watched.said_s, terms.duration_s)
+    return watched.fact.duration_s if watched.fact.duration_s > 0 else terms.duration_s
+
+
+def _said_s(fact: LeaseFact | None) -> float:
+    """Give D as a process of the instance wrote it."""
+    return fact.duration_s if fact is not None and is_process_of(fact.holder, fact.name) else 0.0
+
+
+def _held_s(watched: WatchedLease, terms: LeaseTerms) -> float:
+    """Give how long the own hold lasts: by what the Lease says, since its instance waits so long and no longer."""
+    return terms.hold_s if watched.fact is None else min(terms.hold_s, watched.fact.duration_s)
 
 
 def judge(watched: WatchedLease, terms: LeaseTerms, now_s: float) -> Health:
@@ -170,10 +193,10 @@ def _grace_s(watched: WatchedLease, terms: LeaseTerms) -> float:
 
 
 def may_move(watched: WatchedLease, terms: LeaseTerms, now_s: float) -> bool:
-    """Say whether objects of a dead instance may be moved by a request that is sent now: law sent + 2·D - margin."""
+    """Say whether objects of a dead instance may be moved by a request that is sent now: law sent + hold - margin."""
     if watched.held_from_s is None or not _is_mine(watched.fact, terms):
         return False
-    return now_s < watched.held_from_s + terms.hold_s - terms.margin_s
+    return now_s < watched.held_from_s + _held_s(watched, terms) - terms.margin_s
 
 
 def standing(watched: WatchedLease | None, terms: LeaseTerms, now_s: float) -> Standing:
@@ -228,7 +251,7 @@ def _own_hold(watched: WatchedLease, terms: LeaseTerms, now_s: float, work: bool
     if not work:
         version, uid = watched.fact.version, watched.fact.uid
         return LeaseWrite("empty", watched.name, version, uid, duration_s=terms.duration_s, left=watched.left)
-    if watched.held_from_s is None or now_s >= watched.held_from_s + terms.duration_s:
+    if watched.held_from_s is None or now_s >= watched.held_from_s + _held_s(watched, terms) / 2:
         return _hold(watched, terms)
     return None
 
@@ -242,8 +265,8 @@ def next_look_s(watched: WatchedLease, terms: LeaseTerms, now_s: float) -> float
     elif fact.released == "restart" and not fact.holder:
         instants.append(watched.seen_at_s + terms.restart_grace_s)
     if watched.held_from_s is not None:
-        end_s = watched.held_from_s + terms.hold_s - terms.margin_s
-        instants += [watched.held_from_s + terms.duration_s, end_s]
+        held_s = _held_s(watched, terms)
+        instants += [watched.held_from_s + held_s / 2, watched.held_from_s + held_s - terms.margin_s]
     return min((instant for instant in instants if instant > now_s), default=None)
 
 

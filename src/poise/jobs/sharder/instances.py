@@ -20,6 +20,7 @@ from poise.observe.brake import is_braked
 from poise.observe.leases import (
     LeaseTerms,
     WatchedLease,
+    doubt_hold,
     judge,
     next_lease_write,
     next_look_s,
@@ -70,6 +71,13 @@ class Instances:
         if known is None or (known is not sent and _came_later(known, fact)):
             return
         self._keep(wrote_lease(known, fact, sent_at_s, self.terms), answer, now_s)
+
+    def doubt(self, name: str, now_s: float) -> None:
+        """Take the news that an own write failed: whether the Lease is still held is not known."""
+        known = self.watched.get(name)
+        if known is not None and known.held_from_s is not None:
+            self._keep(doubt_hold(known), self.leases.get(name), now_s)
+            self.next_s = now_s
 
     def _keep(self, watched: WatchedLease, lease: Lease | None, now_s: float) -> None:
         if watched is self.watched.get(watched.name):

@@ -1,7 +1,7 @@
 """Writes the Leases of instances that are gone: holds, empties and deletes them, over the version that was seen.
 
 Every write is decided on at the last moment, and never after a fresh read: whoever renewed since makes it fail. A
-write whose end is not known is observed like everybody else's.
+write whose end is not known is observed like everybody else's, and a hold that it may have ended is no longer used.
 """
 
 from __future__ import annotations
@@ -92,6 +92,9 @@ class LeaseWriter:
             self._instances.leaving.add(name)
         try:
             answer = await self._send(write)
+        except BaseException:
+            self._instances.doubt(name, self._now_s())
+            raise
         finally:
             self._instances.leaving.discard(name)
         _log.info("lease.%s ring=%s instance=%s", write.kind, self._place[1], name)

@@ -48,6 +48,7 @@ _GAUGES: tuple[tuple[str, str, Callable[[RingReport], float]], ...] = (
     ("items", "Items of a job.", lambda report: report.roots + report.children),
     ("roots", "Objects of a ring whose key decides.", lambda report: report.roots),
     ("unowned", "Items that nobody holds.", lambda report: report.unassigned),
+    ("items_waiting", "Items whose owner is not there.", lambda report: report.waiting),
     ("spread", "The largest load minus the smallest.", _spread),
     ("moves_in_flight", "Moves under way.", lambda report: report.in_flight),
     ("moves_delayed", "Moves that wait for movesInFlightMax.", lambda report: report.delayed),

@@ -28,7 +28,7 @@ class RingReport(msgspec.Struct, frozen=True, kw_only=True):
     `synced`: every mirror has been listed once. `faults` are sentences for people: a resource that does not exist or
     may not be listed, with the missing right. `vanished` names those for whom the brake holds; without any it is open.
     `clear`: no root has a shard label and nothing is left to write, so that a ring that is being removed may end.
-    `withheld` counts the roots that a pause keeps where they are.
+    `withheld` counts the roots that a pause keeps where they are, `waiting` the objects whose owner is not there.
     """
 
     synced: bool = False
@@ -37,6 +37,7 @@ class RingReport(msgspec.Struct, frozen=True, kw_only=True):
     roots: int = 0
     children: int = 0
     unassigned: int = 0
+    waiting: int = 0
     drains: int = 0
     oldest_drain_s: float | None = None
     overdue: int = 0

@@ -79,6 +79,7 @@ def report_of(view: View, instances: tuple[InstanceSeen, ...], orders: Orders) -
         roots=view.roots,
         children=view.children,
         unassigned=len(view.unassigned),
+        waiting=len(view.waiting),
         drains=len(view.clocks),
         in_flight=len(view.moving),
         paused=orders.paused,

@@ -126,6 +126,7 @@ def summary(report: RingReport) -> str:
     ready, objects = len(ready_instances(report)), report.roots + report.children
     parts = [f"{ready} of {_count(len(report.instances), 'instance')} ready", _count(objects, "object")]
     parts += [f"{report.unassigned} unassigned"] if report.unassigned else []
+    parts += [f"{report.waiting} without their owner"] if report.waiting else []
     parts += [f"{report.drains} draining"] if report.drains else []
     parts += ["paused"] if report.paused else []
     return ", ".join(parts)
@@ -170,6 +171,8 @@ def _balanced(looked: Looked) -> Verdict:
         return Verdict("False", "Paused", _withheld(report))
     if lost := _lost(report):
         return Verdict("False", "InstancesLost", f"objects are with instances that are not ready: {names(lost)}")
+    if report.waiting:
+        return Verdict("False", "OwnerUnseen", f"{_count(report.waiting, 'object')} whose owner is not there")
     if full := [each.name for each in drained_instances(report) if each.objects]:
         alone = all(each.drained for each in ready_instances(report))
         told = "nobody can take the objects of these, which are drained" if alone else "drained, and not empty yet"

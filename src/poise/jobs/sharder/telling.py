@@ -26,6 +26,7 @@ def told_report(
         roots=view.roots,
         children=view.children,
         unassigned=len(view.unassigned),
+        waiting=len(view.waiting),
         drains=len(view.clocks),
         oldest_drain_s=None if oldest_s is None else now_s - oldest_s,
         overdue=len(overdue(view.clocks, deciding.spec.drain_timeout_seconds, now_s)),

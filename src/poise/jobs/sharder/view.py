@@ -56,10 +56,12 @@ class View:
         self.moving: set[str] = set()
         self.unassigned: set[str] = set()
         self.held_roots: set[str] = set()
+        self.waiting: set[str] = set()  # Their owner was not seen: nobody may act on them.
         self.strays: set[str] = set()
         self.clocks: dict[str, DrainClock] = {}
         self.removing = False
-        self.namespaces: dict[str, bool] | None = None
+        self.namespaces: dict[str, bool] | None = None  # Where some are selected, from before the first object on.
+        self._in_namespace: dict[str, set[str]] = {}  # Only where some are selected: it costs memory.
         self._kinds = frozenset((kind.resource.group, kind.resource.kind) for kind in kinds)
 
     def take(self, seen: Known, now_s: float) -> Touched:
@@ -69,12 +71,16 @@ class View:
         if known is not None and not is_newer(known.meta.resource_version, seen.meta.resource_version):
             return Touched()
         self.known[uid] = seen
+        if known is None and self.namespaces is not None:
+            self._in_namespace.setdefault(seen.meta.namespace, set()).add(uid)
         return self._put(seen, now_s)
 
     def drop(self, uid: str, now_s: float) -> Touched:
         """Take the news that an object is gone."""
-        if self.known.pop(uid, None) is None:
+        known = self.known.pop(uid, None)
+        if known is None:
             return Touched()
+        self._leave_namespace(known.meta)
         self.revision += 1
         self._unname(uid, self.kin.objects[uid].marks.shard)
         touched = self.kin.drop(uid)
@@ -85,9 +91,8 @@ class View:
     def choose(self, now_s: float, namespace: str | None = None) -> set[str]:
         """Judge anew which objects the ring wants, of one namespace or of all; gives the roots that changed."""
         changed: set[str] = set()
-        for uid, known in self.known.items():
-            if namespace is not None and known.meta.namespace != namespace:
-                continue
+        for uid in self.known if namespace is None else self._in_namespace.get(namespace, ()):
+            known = self.known[uid]
             if self.kin.objects[uid].selected != self._selects(known, self.kin.objects[uid]):
                 changed |= self._put(known, now_s).roots
         return changed
@@ -111,6 +116,12 @@ class View:
         """Count the objects that follow a root which is, or was, shared out."""
         others = len(self.strays) + sum(map(self.kin.followers, self.strays))
         return len(self.kin.objects) - self.roots - others
+
+    def _leave_namespace(self, meta: Meta) -> None:
+        others = self._in_namespace.get(meta.namespace, set())
+        others.discard(meta.uid)
+        if not others:
+            self._in_namespace.pop(meta.namespace, None)
 
     def _put(self, seen: Known, now_s: float) -> Touched:
         meta, owner = seen.meta, seen.meta.controller
@@ -182,15 +193,14 @@ class View:
         _set(self.moving, uid, root and drained and marks is not None and marks.drain != NOBODY)
         _set(self.held_roots, uid, root and shard is not None)
         _set(self.unassigned, uid, root and selected and shard is None)
-        _set(self.strays, uid, (root and not selected and shard is None) or (seen is not None and self._waits(uid)))
+        waits = seen is not None and self.kin.root_of(uid) is None
+        _set(self.waiting, uid, waits and selected)
+        _set(self.strays, uid, waits or (root and not selected and shard is None))
         if not drained or seen is None:
             self.clocks.pop(uid, None)
         else:
             alone: Mapping[str, DrainClock] = {uid: self.clocks[uid]} if uid in self.clocks else {}
             self.clocks.update(time_drains(alone, Relatives((Family(seen),)), now_s))
-
-    def _waits(self, uid: str) -> bool:
-        return self.kin.root_of(uid) is None
 
 
 def _is_same(before: SeenObject, now: SeenObject) -> bool:

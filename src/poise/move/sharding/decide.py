@@ -110,8 +110,8 @@ def _drain(each: SeenObject, wanted: str, outlook: Outlook) -> Step:
 def give(family: Family, target: str | None, kind: StepKind, needs: str | None = None) -> Step:
     """Give a root away: children first, the root last. To nobody (`force`, a ring that ends) it is only let go.
 
-    All get the root's epoch + 1; where a child that came from elsewhere has a larger one it does not fall. A strange
-    child goes along where its labels name the same instance, which is dead, or forced out; else it is drained first.
+    All get the root's epoch + 1, or more where a child needs it (`_least_epoch`). A strange child goes along where its
+    labels name the same instance, which is dead, or forced out; else it is drained first.
     """
     taken = None if kind == "assign" else family.root.marks.shard
     own = [
@@ -119,7 +119,7 @@ def give(family: Family, target: str | None, kind: StepKind, needs: str | None =
         for child in family.children
         if child.uid not in family.strange or (taken is not None and child.marks.shard == taken)
     ]
-    goal = Marks(target, max(family.root.marks.next_epoch, *(child.marks.epoch or 0 for child in own), 0))
+    goal = Marks(target, max(family.root.marks.next_epoch, *(_least_epoch(child, family) for child in own), 0))
     children = tuple(Write(child.uid, child.version, goal) for child in own if child.marks != goal)
     commit = (Write(family.root.uid, family.root.version, goal),)
     groups = (children, commit) if children else (commit,)
@@ -136,12 +136,13 @@ def _repair(family: Family) -> Step:
 def _mends(family: Family, outlook: Outlook) -> tuple[Step, ...]:
     """Copy shard and epoch of a root without a drain label to its children, wherever they differ.
 
-    A child whose epoch is larger (after a hand-over that was undone) raises the root's first. So no epoch ever falls,
-    and whoever is about to give this root away by an older view is refused: the root has another version.
+    A child that needs a larger epoch (after a hand-over that was undone, or adopted from the dead) raises the root's
+    first. So no epoch ever falls, and whoever is about to give this root away by an older view is refused: the root has
+    another version.
     """
     marks = family.root.marks
     free = [child for child in family.children if child.uid not in family.strange or _is_dead(child, outlook)]
-    ahead = max((child.marks.epoch or 0 for child in free), default=0)
+    ahead = max((_least_epoch(child, family) for child in free), default=0)
     if ahead > (marks.epoch or 0):
         return (_single("repair", family.root, Marks(marks.shard, ahead)),)
     goal = Marks(marks.shard, marks.epoch)
@@ -165,6 +166,14 @@ def _mend(child: SeenObject, goal: Marks, strange: bool, outlook: Outlook) -> St
     if child.marks.drain != wanted or child.marks.drain_until is None:
         return _drain(child, wanted, outlook)
     return None
+
+
+def _least_epoch(child: SeenObject, family: Family) -> int:
+    """Say at which epoch a child may be given to somebody, at the least.
+
+    Nobody ever acted on it at a larger epoch than its root's; but by another root its holder may have, and is late.
+    """
+    return child.marks.next_epoch if child.uid in family.strange else child.marks.epoch or 0
 
 
 def _is_dead(child: SeenObject, outlook: Outlook) -> bool:

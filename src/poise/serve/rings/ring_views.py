@@ -19,7 +19,7 @@ from poise.serve.shown import counted
 
 KIND = "ShardRing"
 # What is a reason for people to look; that objects move, or that somebody paused them, is none.
-_TROUBLES = ("Unassigned", "DrainOverdue", "InstancesLost", "Braked", "Draining")
+_TROUBLES = ("Unassigned", "DrainOverdue", "InstancesLost", "OwnerUnseen", "Braked", "Draining")
 
 
 def ring_name(look: RingLook) -> str:
