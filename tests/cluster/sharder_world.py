@@ -23,6 +23,7 @@ from poise.model.sharding import (
     RING_LABEL,
     TOKENS_LABEL,
     Marks,
+    label_names,
     read_marks,
 )
 
@@ -187,6 +188,12 @@ async def make_families(client: Client, count: int, namespace: str) -> list[str]
 
     await asyncio.gather(*(one(number) for number in range(count)))
     return [f"s{number:02}" for number in range(count)]
+
+
+async def labelled(world: World, name: str, shard: str, epoch: int = 1) -> None:
+    """Create a Secret that an instance holds already."""
+    shard_label, epoch_label, _, _ = label_names(world.name)
+    await make_secret(world.client, name, world.namespace, {shard_label: shard, epoch_label: str(epoch)})
 
 
 async def tamper(client: Client, resource: Resource, name: str, namespace: str, labels: dict[str, str | None]) -> None:

@@ -8,22 +8,16 @@ from collections import Counter
 
 import pytest
 from tests.cluster.played_shard import D
-from tests.cluster.sharder_world import World, bare_lease, lease_of, make_families, state, world
-from tests.cluster.world import Cluster, make_secret, make_secrets, until
+from tests.cluster.sharder_world import bare_lease, labelled, lease_of, make_families, state, world
+from tests.cluster.world import Cluster, make_secrets, until
 
 from poise import clock
 from poise.jobs.sharder.instances import Instances
 from poise.kube import LEASES, Client, Lease, ObjectRef
-from poise.model.sharding import RING_LABEL, label_names
+from poise.model.sharding import RING_LABEL
 from poise.observe import leases
 
 NAMES = [f"s{number:02}" for number in range(12)]
-
-
-async def labelled(world: World, name: str, shard: str, epoch: int = 1) -> None:
-    """Create a Secret that an instance holds already."""
-    shard_label, epoch_label, _, _ = label_names(world.name)
-    await make_secret(world.client, name, world.namespace, {shard_label: shard, epoch_label: str(epoch)})
 
 
 def test_ready_renewed_within_d_gets_objects(cluster: Cluster, namespace: str) -> None:
@@ -72,9 +66,12 @@ def test_expired_a_lease_that_vanished_waits_the_same(cluster: Cluster, namespac
     async def scenario(client: Client) -> None:
         async with world(client, namespace) as w:
             await bare_lease(w, "a-1")
-            lease = await bare_lease(w, "a-0")
+            shard = await w.mortal("a-0")
             await make_secrets(client, NAMES, namespace)
             before = await w.settled()
+            await shard.crash()
+            lease = await lease_of(w, "a-0")
+            assert lease is not None
             await client.delete(ObjectRef(LEASES, "a-0", namespace), uid=lease.metadata.uid)
             gone_s = time.monotonic()
             await until(lambda: state(w, "a-0") == "expired")
