@@ -273,10 +273,14 @@ class Living:
             self.ended_s = boot_s()
 
     async def holds(self, within_s: float = 60.0) -> Living:
-        await until(lambda: self.entered.is_set() or self.task.done(), within_s)
+        """Wait until it has listed, too: what it is given earlier it takes for inherited, and may fence."""
+        await until(lambda: self.task.done() or (self.entered.is_set() and self._has_listed()), within_s)
         if self.task.done():
             await self.task
         return self
+
+    def _has_listed(self) -> bool:
+        return self.shard._lease.grip is not None and self.shard._lease.grip.listed
 
     async def end(self) -> None:
         """Leave in peace."""

@@ -37,6 +37,37 @@ def test_the_files_of_a_pod(cluster: Cluster, tmp_path: Path, monkeypatch: pytes
     assert asyncio.run(_namespaces(client)) >= 4
 
 
+def _named(cluster: Cluster, folder: Path, name: str, *, current: bool) -> Path:
+    """Write a kubeconfig with one context of this name, whose namespace has that name, too."""
+    config = yaml.safe_load(cluster.plane.kubeconfig().read_text())
+    config["contexts"][0] |= {"name": name}
+    config["contexts"][0]["context"] |= {"namespace": name}
+    config["current-context"] = name if current else ""
+    path = folder / name
+    path.write_text(yaml.safe_dump(config))
+    return path
+
+
+def test_a_list_of_kubeconfigs(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = _named(cluster, tmp_path, "first", current=False), _named(cluster, tmp_path, "second", current=True)
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path / 'missing'}:{first}::{second}")
+    client = connect(account=tmp_path)
+    assert client.namespace == "second", "it is the first file with a current context"
+    assert asyncio.run(_namespaces(client)) >= 4
+    assert connect(account=tmp_path, context="first").namespace == "first"
+    with pytest.raises(InvalidSpec, match=f"none of the files of KUBECONFIG .*{first}.* has the context third"):
+        connect(account=tmp_path, context="third")
+
+
+def test_an_empty_kubeconfig_counts_as_none(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / ".kube").mkdir()
+    _named(cluster, tmp_path, "usual", current=True).rename(tmp_path / ".kube" / "config")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for value in ("", ":"):
+        monkeypatch.setenv("KUBECONFIG", value)
+        assert connect(account=tmp_path).namespace == "usual"
+
+
 def _exec_config(cluster: Cluster, folder: Path, script: str) -> Path:
     plugin = folder / "plugin.py"
     plugin.write_text(script)

@@ -8,6 +8,7 @@ import uuid
 from collections import Counter
 
 import msgspec
+import pytest
 from tests.cluster.played_shard import D
 from tests.cluster.sharder_world import (
     World,
@@ -79,6 +80,7 @@ def test_what_nobody_of_the_ring_controls_gets_no_label(cluster: Cluster, namesp
     cluster.run(scenario)
 
 
+@pytest.mark.usefixtures("rig")
 def test_cluster_scoped_owners(cluster: Cluster, namespace: str) -> None:
     async def scenario(client: Client) -> None:
         resources = [
@@ -134,19 +136,23 @@ def test_keys_by_namespace_label_and_json_path(cluster: Cluster, namespace: str)
     cluster.run(scenario)
 
 
-def test_a_key_that_changes_moves_the_object(cluster: Cluster, namespace: str) -> None:
+@pytest.mark.parametrize("key", [{"jsonPath": "{.data.tenant}"}, {"label": "tenant"}], ids=["JSONPath", "label"])
+def test_a_key_that_changes_moves_the_object(cluster: Cluster, namespace: str, key: dict[str, str]) -> None:
+    def belonging_to(tenant: str) -> dict[str, object]:
+        if "label" in key:
+            return {"metadata": {"name": "m", "labels": {"tenant": tenant}}}
+        return {"metadata": {"name": "m"}, "data": {"tenant": tenant}}
+
     async def scenario(client: Client) -> None:
-        maps = [{"resource": "configmaps"}]
-        async with world(client, namespace, resources=maps, key={"jsonPath": "{.data.tenant}"}) as w:
+        async with world(client, namespace, resources=[{"resource": "configmaps"}], key=key) as w:
             for name in ("a-0", "a-1"):
                 await w.shard(name)
-            body = {"metadata": {"name": "m"}, "data": {"tenant": "t0"}}
             ref = ObjectRef(CONFIG_MAPS, "m", namespace)
-            await client.create(ref, body, Partial)
+            await client.create(ref, belonging_to("t0"), Partial)
             first = (await w.settled())["m"]
             for number in range(1, 40):
                 meta = (await client.get(ref, Partial)).metadata
-                await client.merge(ref, meta, {"data": {"tenant": f"t{number}"}}, Partial)
+                await client.merge(ref, meta, belonging_to(f"t{number}"), Partial)
                 await asyncio.sleep(0.1)
                 if (await w.settled())["m"] != first:
                     return

@@ -15,8 +15,10 @@ from tests.serve_process import environment, free_port
 
 from poise.cli.main import run
 from poise.cli.operator import _home
+from poise.jobs.operating import identity
 from poise.kube import connect
 from poise.kube.crds import DEFINED, definition
+from poise.model.sharding import is_process_of
 
 
 def line(capsys: pytest.CaptureFixture[str]) -> str:
@@ -109,6 +111,14 @@ def test_the_lease_of_the_leader_is_where_its_pod_is(tmp_path: Path, monkeypatch
     (tmp_path / "account" / "namespace").write_text("mine")
     assert _home(client, "team", in_pod=True) == "mine", "the Pod's own"
     assert _home(client, "team", in_pod=False) == "team", "a kubeconfig in a Pod is meant"
+
+
+def test_two_processes_of_one_id_never_share_an_identity() -> None:
+    first, second = identity("x"), identity("x")
+    assert first != second, "a Lease that one holds is not the other's"
+    assert first.partition("_")[0] == second.partition("_")[0] == "poise-sharder-x"
+    assert is_process_of(first, "poise-sharder-x")
+    assert not is_process_of(first, "x"), "no instance is taken for the sharder"
 
 
 @pytest.mark.slow

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 from collections.abc import AsyncGenerator
+from contextlib import suppress
 from pathlib import Path
 from urllib.request import getproxies
 
@@ -11,7 +13,7 @@ import httpx2
 import msgspec
 import yaml
 from lightkube.config.client_adapter import ConnectionParams
-from lightkube.config.kubeconfig import SERVICE_ACCOUNT, KubeConfig, SingleConfig
+from lightkube.config.kubeconfig import DEFAULT_KUBECONFIG, SERVICE_ACCOUNT, KubeConfig, SingleConfig
 from lightkube.config.models import User
 from lightkube.core.exceptions import ConfigError
 
@@ -75,11 +77,31 @@ class Signing(httpx2.Auth):
 
 
 def _read(kubeconfig: str | Path | None, context: str | None, account: str | Path) -> SingleConfig:
-    read = KubeConfig.from_env(account) if kubeconfig is None else KubeConfig.from_file(kubeconfig)
+    read = _from_environment(context, account) if kubeconfig is None else KubeConfig.from_file(kubeconfig)
     config = read.get(context)
     if config is None:
         raise ConfigError("no context is chosen")
     return config if config.user is not None else config._replace(user=User())
+
+
+def _from_environment(context: str | None, account: str | Path) -> KubeConfig:
+    """Find the configuration: the Pod's own, else of the files that are listed the first one that has the context.
+
+    As for kubectl files may be missing, and the first current context counts. A context must be whole in one file.
+    """
+    with suppress(ConfigError):
+        return KubeConfig.from_service_account(account)
+    files = [each for each in os.environ.get("KUBECONFIG", "").split(os.pathsep) if each] or [DEFAULT_KUBECONFIG]
+    if len(files) == 1:
+        return KubeConfig.from_file(files[0])
+    read = [KubeConfig.from_file(each) for each in files if Path(each).is_file()]
+    chosen = context or next((each.current_context for each in read if each.current_context), None)
+    found = next((each for each in read if chosen in each.contexts), None)
+    if found is None:
+        raise ConfigError(f"none of the files of KUBECONFIG ({', '.join(files)}) has the context {chosen}")
+    return KubeConfig(
+        clusters=found.clusters, contexts=found.contexts, users=found.users, current_context=chosen, fname=found.fname
+    )
 
 
 def _unusable(kubeconfig: str | Path | None, error: Exception) -> InvalidSpec:
