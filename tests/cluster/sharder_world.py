@@ -23,6 +23,7 @@ from poise.model.sharding import (
     RING_LABEL,
     TOKENS_LABEL,
     Marks,
+    Standing,
     label_names,
     read_marks,
 )
@@ -132,11 +133,12 @@ class World:
             await asyncio.sleep(0.05)
 
     def _rests(self, names: set[str] | None) -> bool:
-        """Whether the sharder knows these as ready, and has nothing to do."""
-        report = self.sharder.report
-        ready = {each.name for each in report.instances if each.state == "ready"}
+        """Whether the sharder has judged these as ready, has decided on all that it saw, and has nothing to do."""
+        sharder, report = self.sharder, self.sharder.report
+        ready = {name for name, each in sharder._instances.standings.items() if each is Standing.READY}
+        undecided = sharder._woken.is_set() or sharder.session.deciding.touched or not sharder._families.idle
         busy = report.drains or report.delayed or report.unassigned or report.in_flight
-        return not busy and (names is None or names <= ready)
+        return not (undecided or busy) and (names is None or names <= ready)
 
     async def close(self) -> None:
         """End everything; whoever failed is told."""

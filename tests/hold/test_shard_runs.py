@@ -138,7 +138,7 @@ def test_what_is_lost_is_cancelled_and_counts_as_running_until_it_has_ended() ->
         bench.runs.wake("y")
         await settle()
         bench.view.put(entry("x", Marks("a", 4), version=2), 101.0)
-        bench.runs.cancel_lost()
+        bench.runs.cancel_lost("x")
         assert bench.runs.is_running(["x"])
         await settle()
         assert list(bench.runs.running) == ["y"]
@@ -187,12 +187,34 @@ def test_what_was_cancelled_for_any_reason_must_stop_in_time() -> None:
         bench.runs.wake("x")
         await settle()
         bench.view.drop("x")
-        bench.runs.cancel_lost()
+        bench.runs.cancel_lost("x")
         bench.now_s = 100.9
         bench.runs.check_deadlines(5.0, 1.0)
         bench.now_s = 101.0
         with pytest.raises(Hung):
             bench.runs.check_deadlines(5.0, 1.0)
+
+    play(seen(entry("x", MINE)), scenario)
+
+
+def test_a_reconcile_that_is_cancelled_by_what_it_waits_for_is_called_again() -> None:
+    async def scenario(bench: Bench) -> None:
+        shared = asyncio.create_task(bench.gate.wait())
+
+        async def wait_for_another(run: Run) -> float | None:
+            if not shared.done():
+                await shared
+            bench.ended.append(run.entry.uid)
+            return None
+
+        bench.runs._reconcile = wait_for_another
+        bench.runs.wake("x")
+        await settle()
+        shared.cancel()
+        while not bench.ended:
+            await asyncio.sleep(0.01)
+        assert bench.ended == ["x"]
+        assert (bench.runs.begun, bench.runs.failed, bench.runs.cancelled) == (2, 1, 0)
 
     play(seen(entry("x", MINE)), scenario)
 

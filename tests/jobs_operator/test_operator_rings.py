@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import msgspec
@@ -14,6 +14,7 @@ from tests.kube.memory_api import MemoryApi, loop_s
 
 from poise.jobs.sharder.accepting import FINALIZER
 from poise.jobs.sharder.rings import RINGS, Lookout, Rings
+from poise.jobs.sharder.sharder import RingSharder
 from poise.jobs.sharder.status import BRAKE_ANNOTATION
 from poise.kube import ObjectRef, Partial
 from poise.kube.crds.status import Condition
@@ -25,9 +26,9 @@ SECRETS = [{"resource": "secrets"}]
 
 
 @asynccontextmanager
-async def running(api: MemoryApi) -> AsyncIterator[Rings]:
+async def running(api: MemoryApi, make: Callable[..., RingSharder] = RingSharder) -> AsyncIterator[Rings]:
     """Run the job as the leader."""
-    job = Rings(Lookout(client=api, me="poise-sharder-test_1", may_act=lambda: True, now_s=loop_s))
+    job = Rings(Lookout(client=api, me="poise-sharder-test_1", may_act=lambda: True, now_s=loop_s), make)
     task = asyncio.create_task(job.run())
     try:
         yield job
@@ -146,5 +147,32 @@ def test_a_removal_waits_for_the_brake_and_goes_on_when_it_is_opened() -> None:
                 assert FINALIZER in api.get_now(REF, Custom).metadata.finalizers
             await until(lambda: not api.get_now(REF, Custom).metadata.finalizers)
             assert set(owners(api).values()) == {None}
+
+    run(scenario())
+
+
+class SlowToEnd(RingSharder):
+    """A sharder that takes its time to end."""
+
+    async def run(self) -> None:
+        try:
+            await super().run()
+        finally:
+            await asyncio.sleep(5)
+
+
+def test_a_ring_that_is_made_anew_while_its_predecessor_ends_is_run() -> None:
+    async def scenario() -> None:
+        api = MemoryApi()
+        put_ring(api, resources=SECRETS)
+        async with running(api, SlowToEnd) as job:
+            await until(lambda: bool(job.numbers()))
+            api.drop_now(REF)
+            await until(lambda: not job.numbers())
+            put_ring(api, resources=SECRETS)
+            await until(lambda: bool(job.numbers()))
+            assert FINALIZER in api.get_now(REF, Custom).metadata.finalizers
+            api.drop_now(REF)
+            await until(lambda: not job.looks())
 
     run(scenario())

@@ -51,13 +51,9 @@ class Told(Client):
         return msgspec.convert(msgspec.to_builtins(answer), shape)
 
 
-def taker(view: View) -> Callable[[Known], None]:
-    """Put answers into a view."""
-
-    def take(known: Known) -> None:
-        view.take(known, NOW_S)
-
-    return take
+def take(view: View, known: Known) -> None:
+    """Put an answer into the view that asked."""
+    view.take(known, NOW_S)
 
 
 def family(view: View) -> Step:
@@ -82,7 +78,7 @@ def play(delays_s: list[float], leads_s: float) -> None:
         RingCounts(),
         may_act=lambda: client.now_s < NOW_S + leads_s,
         now_s=lambda: client.now_s,
-        told=taker(view),
+        told=take,
     )
 
     async def run() -> bool:
@@ -162,7 +158,7 @@ def test_what_changed_since_it_was_decided_on_is_not_sent() -> None:
     client, view = Told([]), View(RING, (SHARED, FOLLOWING))
     step = family(view)
     stand = instances({"x-0": Standing.READY, "x-1": Standing.HELD})
-    writer = Writer(client, stand, RingCounts(), may_act=lambda: True, now_s=lambda: NOW_S, told=taker(View(RING)))
+    writer = Writer(client, stand, RingCounts(), may_act=lambda: True, now_s=lambda: NOW_S, told=take)
     view.take(known_of(Put("k1", "root", Marks("x-1", 4), shared=False), 77), NOW_S)
     with pytest.raises(Conflict):
         asyncio.run(writer.carry_out((step,), view, KEYS))
@@ -174,7 +170,7 @@ def test_while_a_hold_is_being_ended_nothing_is_moved_by_it() -> None:
     client, view = Told([]), View(RING, (SHARED, FOLLOWING))
     step = family(view)
     stand = instances({"x-0": Standing.READY, "x-1": Standing.HELD})
-    writer = Writer(client, stand, RingCounts(), may_act=lambda: True, now_s=lambda: client.now_s, told=taker(view))
+    writer = Writer(client, stand, RingCounts(), may_act=lambda: True, now_s=lambda: client.now_s, told=take)
     stand.leaving.add("x-1")
     with pytest.raises(NotHeld):
         asyncio.run(writer.carry_out((step,), view, KEYS))
@@ -194,7 +190,7 @@ def test_what_is_there_already_is_not_sent() -> None:
         RingCounts(),
         may_act=lambda: True,
         now_s=lambda: NOW_S,
-        told=taker(View(RING)),
+        told=take,
     )
     asyncio.run(writer.carry_out((step,), view, KEYS))
     assert client.sent == []
@@ -212,7 +208,7 @@ def test_other_labels_and_other_rings_stay_as_they_are() -> None:
         RingCounts(),
         may_act=lambda: True,
         now_s=lambda: NOW_S,
-        told=taker(view),
+        told=take,
     )
     step = Step("assign", ((Write("root", "7", Marks("x-0", 5)),),))
     asyncio.run(writer.carry_out((step,), view, KEYS))
@@ -243,7 +239,7 @@ def test_a_write_that_needs_a_hold_is_given_up_before_the_margin_is_over(
 
     async def scenario() -> float:
         client = Hanging()
-        writer = Writer(client, stand, RingCounts(), may_act=lambda: True, now_s=lambda: NOW_S, told=taker(view))
+        writer = Writer(client, stand, RingCounts(), may_act=lambda: True, now_s=lambda: NOW_S, told=take)
         began_s = asyncio.get_running_loop().time()
         with pytest.raises(Unavailable):
             await writer.carry_out((step,), view, KEYS)

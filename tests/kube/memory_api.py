@@ -18,6 +18,7 @@ import msgspec
 
 from poise.errors import Conflict, NotFound
 from poise.kube import Client, Meta, ObjectRef
+from poise.kube.client import bound_s
 from poise.kube.objects import ListMeta, Page, WatchLine, decode
 from poise.kube.patches import guarded
 from poise.kube.resources import Selection
@@ -38,11 +39,12 @@ def loop_s() -> float:
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """One request: its verb, what it is about, and when it was sent."""
+    """One request: its verb, what it is about, when it was sent, and how long it might take."""
 
     verb: str
     name: str
     sent_at_s: float
+    bound_s: float
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -173,7 +175,7 @@ class MemoryApi(Client):
 
     async def _request(self, verb: str, ref: ObjectRef, do: Callable[[], Document], shape: type[Shape]) -> Shape:
         takes_s = self._takes_s(verb, ref)
-        self.asked.append(Asked(verb, ref.name, loop_s()))
+        self.asked.append(Asked(verb, ref.name, loop_s(), min(self.request_s, bound_s())))
         self._under_way[verb] += 1
         self.most_at_once[verb] = max(self.most_at_once[verb], self._under_way[verb])
         try:

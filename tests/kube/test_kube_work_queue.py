@@ -298,6 +298,29 @@ def test_one_run_can_be_cancelled_and_the_others_go_on() -> None:
     run(scenario())
 
 
+def test_a_run_that_nobody_cancelled_has_failed_where_it_ends_cancelled() -> None:
+    async def scenario() -> None:
+        held, told, ended = queue(), list[str](), list[str]()
+
+        async def handle(key: str) -> None:
+            ended.append(key)
+            if len(ended) == 1:
+                raise asyncio.CancelledError
+
+        workers = Workers(held, handle, tell=lambda key, error, _wait_s: told.append(f"{key}: {error}"))
+        held.add("a")
+        task = asyncio.create_task(workers.run())
+        await asyncio.sleep(0.4)
+        assert ended == ["a"], "it waits, as after any failure"
+        await asyncio.sleep(10.0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert ended == ["a", "a"]
+        assert told == ["a: CancelledError: something that it waited for was cancelled"]
+
+    run(scenario())
+
+
 def test_a_fault_of_the_program_ends_all() -> None:
     async def scenario() -> None:
         held = queue()

@@ -196,9 +196,12 @@ class Gate:
         farewell = asyncio.create_task(self._inner(**watching_only(call)))
         self._farewells.add(farewell)
         farewell.add_done_callback(self._farewells.discard)
-        with suppress(asyncio.CancelledError):
-            return await farewell
-        return None
+        try:
+            await asyncio.wait((farewell,))
+        except asyncio.CancelledError:
+            farewell.cancel()  # kopf ends, and has waited long enough.
+            raise
+        return None if farewell.cancelled() else farewell.result()
 
     async def _is_there(self, uid: str, call: Call) -> bool:
         """Say whether an object is still there; whoever cannot tell says yes."""

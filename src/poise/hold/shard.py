@@ -208,6 +208,7 @@ class Shard:
         settings = self._settings
         ring = RingWatch(self._client, namespace, settings.ring, self._follow_ring)
         self._ring_task = asyncio.create_task(ring.run())
+        self._ring_task.add_done_callback(self._task_ended)
         terms = await ring.ready()
         chosen = check_resources(self._wanted, terms)
         self._resources = await find_resources(self._client, terms)
@@ -249,9 +250,9 @@ class Shard:
         assert self._working is None, "one shard reconciles in one way"
         # Not in the group: whoever ignores its cancellation must not be waited for.
         self._working = asyncio.ensure_future(self._core.work(reconcile))
-        self._working.add_done_callback(self._work_ended)
+        self._working.add_done_callback(self._task_ended)
 
-    def _work_ended(self, task: asyncio.Task[None]) -> None:
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self._fail(only(error) if isinstance(error, BaseExceptionGroup) else error)

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 
 import msgspec
 
-from poise.errors import NotFound
+from poise.errors import NotFound, PoiseError
 from poise.hold.shard_held import Held, Reconcile
 from poise.hold.shard_lease import OwnLease
 from poise.hold.shard_runs import Run, Runs
 from poise.hold.shard_steps import Steps
 from poise.hold.shard_terms import ShardSettings
-from poise.hold.shard_view import Entry, View, entry_of
+from poise.hold.shard_view import DEPTH_MAX, Entry, View, entry_of
 from poise.hold.sharding import Verdict
 from poise.kube.client import Client
 from poise.kube.mirror import Deleted, Event, Synced
 from poise.kube.objects import Partial
 from poise.kube.resources import ObjectRef, Resource
-from poise.kube.work import work
+from poise.kube.work import Workers
 from poise.kube.work_queue import WorkQueue
 from poise.model.sharding import Step
 
@@ -87,11 +87,15 @@ class Core:
 
     async def look_on(self) -> None:
         """Read what left the filter, until cancelled."""
-        await work(self._looks, self._look, at_once=LOOKS_AT_ONCE)
+        await Workers(self._looks, self._look, at_once=LOOKS_AT_ONCE, tell=self._tell_look).run()
 
     def may_act(self) -> bool:
         """Say whether the Lease allows anything now."""
         return self._lease.may_act()
+
+    def left_s(self) -> float:
+        """Give how long a write may take that is sent now."""
+        return self._lease.left_s()
 
     async def fence_first(self, uid: str) -> None:
         """Fence an earlier process of this name before the first patch of what it left."""
@@ -132,7 +136,7 @@ class Core:
         before, gained_s, grip = self.view.entries.get(entry.uid), self.view.newest_gain_s, self._lease.grip
         if not self.view.put(entry, self._now_s(), inherited=grip is not None and not grip.listed):
             return
-        self.runs.cancel_lost()
+        self.runs.cancel_lost(entry.uid)
         moved = before is None or before.seen.marks != entry.seen.marks or before.seen.parent != entry.seen.parent
         for each in self.view.line(entry.uid) or [entry]:
             self._wake(each, afresh=moved)
@@ -151,7 +155,7 @@ class Core:
         """An object is not its own any more, which never means that it is gone: that is read first."""
         given = self.view.was_let_go(entry.uid)
         self.view.drop(entry.uid)
-        self.runs.cancel_lost()
+        self.runs.cancel_lost(entry.uid)
         self._look_at(entry.uid)
         if not given and entry.seen.parent is not None:
             self._looks.add(Left(entry.ref, entry.uid, entry.seen.parent))
@@ -164,6 +168,9 @@ class Core:
         for owner in self.view.line(left.parent):
             self._wake(owner)
 
+    def _tell_look(self, left: Left, error: PoiseError, wait_s: float) -> None:
+        _log.warning("shard.look_again object=%s wait_s=%.2f reason=%s", left.ref, wait_s, error)
+
     # What is done.
 
     def _wrote(self, entry: Entry, step: Step) -> None:
@@ -172,15 +179,24 @@ class Core:
         run = self.runs.running.get(entry.uid)
         if step.kind == "fence" and run is not None and entry.seen.marks.epoch is not None:
             run.epoch = entry.seen.marks.epoch
-        self.runs.cancel_lost()
+        self.runs.cancel_lost(entry.uid)
 
     def _look_at(self, uid: str) -> None:
         """Look again at an object, and at those above and below it: something was written, seen, or ended there."""
         self.runs.try_again((uid,))
-        for entry in (*self.view.line(uid), *self.view.below(uid)):
+        for entry in (*self._upward(uid), *self.view.below(uid)):
             self.runs.try_again((entry.uid,))
             if entry.seen.marks.drain is not None:
                 self.steps.ask(entry.uid)
+
+    def _upward(self, uid: str) -> Iterator[Entry]:
+        """Give an object and those above it that are in sight: an adopted one is asked for where its root is not."""
+        here = self.view.entries.get(uid)
+        for _ in range(DEPTH_MAX):
+            if here is None:
+                return
+            yield here
+            here = self.view.entries.get(here.seen.parent or "")
 
     def _is_waited_for(self, uids: Iterable[str]) -> bool:
         """Say whether a hand-over must wait for reconciles; those are told that it does."""
@@ -190,9 +206,9 @@ class Core:
 
     def _moved(self, uid: str) -> None:
         """A reconcile ended, or must wait: see to what is due before it or after it."""
-        line = self.view.line(uid)
-        if line and self.runs.waiting.get(uid) is Verdict.FENCE_FIRST:
-            self.steps.ask(line[-1].uid)
-        for entry in line:
+        root = self.view.root(uid)
+        if root is not None and self.runs.waiting.get(uid) is Verdict.FENCE_FIRST:
+            self.steps.ask(root.uid)
+        for entry in self._upward(uid):
             if entry.seen.marks.drain is not None:
                 self.steps.ask(entry.uid)

@@ -1,7 +1,8 @@
 """What a reconcile gets: one object that is held, and the writes that a stale process cannot make.
 
 Patches carry tests of the uid and of the epoch as it was when the reconcile began; it is never read again. Creates have
-a name of their own that is the same each time, deletes carry uid and resourceVersion.
+a name of their own that is the same each time, deletes carry uid and resourceVersion. None is waited for, by the server
+either, longer than the Lease surely lasts.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import msgspec
 from poise.errors import Fenced, NotFound, NotHeld, PatchRefused, PoiseError, invalid
 from poise.hold.shard_runs import Run
 from poise.hold.shard_view import Entry, View
-from poise.kube.client import Client
+from poise.kube.client import Client, within
 from poise.kube.objects import Meta, OwnerReference, Partial
 from poise.kube.patches import Operation, same_label, same_uid
 from poise.kube.resources import ObjectRef, Resource
@@ -38,6 +39,9 @@ class Holder(Protocol):
 
     def may_act(self) -> bool:
         """Say whether the Lease allows anything now."""
+
+    def left_s(self) -> float:
+        """Give how long a write may take that is sent now."""
 
     async def fence_first(self, uid: str) -> None:
         """Fence an earlier process of this name, where that was not done yet."""
@@ -124,7 +128,8 @@ class Held:
         entry, ref = self._target(on), on or self.ref
         tests = (same_uid(entry.uid), same_label(label_names(self._ring)[1], str(self._run.epoch)))
         try:
-            return await self._client.patch(ref, (*tests, *operations), Partial)
+            async with within(self._holder.left_s()):
+                return await self._client.patch(ref, (*tests, *operations), Partial)
         except PatchRefused as refused:
             raise await self._why(entry, refused) from refused
 
@@ -138,14 +143,16 @@ class Held:
         owner = OwnerReference(resource.api_version, resource.kind, meta.name, meta.uid, controller=True)
         named = {**given, "name": ref.name, "ownerReferences": [owner]}
         full = {**body, "apiVersion": ref.resource.api_version, "kind": ref.resource.kind, "metadata": named}
-        return await self._client.create(ref, full, Partial)
+        async with within(self._holder.left_s()):
+            return await self._client.create(ref, full, Partial)
 
     async def delete(self, on: ObjectRef | None = None) -> None:
         """Delete the object, or one of its family, in exactly the version that is in sight; else Conflict."""
         self.check()
         entry = self._target(on)
         entry = self._view.entries.get(entry.uid, entry)
-        await self._client.delete(entry.ref, uid=entry.uid, version=entry.meta.resource_version)
+        async with within(self._holder.left_s()):
+            await self._client.delete(entry.ref, uid=entry.uid, version=entry.meta.resource_version)
 
     def _target(self, on: ObjectRef | None) -> Entry:
         """Find what is to be written: itself as it began, or one of the family whose shard and epoch are its own."""

@@ -126,6 +126,10 @@ class OwnLease:
         """Say whether the Lease allows anything at all now."""
         return self.grip is not None and self._now_s() < self.grip.until_s
 
+    def left_s(self) -> float:
+        """Give how long a write may take that is sent now: whatever arrives after D was never allowed."""
+        return 0.0 if self.grip is None else max(0.0, self.grip.sent_at_s + self.grip.duration_s - self._now_s())
+
     async def renew_on(self, newest_gain_s: Callable[[], float | None], tell: Callable[[], None]) -> None:
         """Renew until the Lease is given back; LeaseLost where it is over. `tell` hears of every renewal."""
         while self.grip is not None:

@@ -116,10 +116,14 @@ class Runs:
         key = uid if entry is None else entry.seen.key
         _log.warning("shard.again object=%s wait_s=%.2f reason=%s", key, wait_s, error)
 
-    def cancel_lost(self) -> None:
-        """Cancel on loss: what is no longer its own, or was raised by somebody else, is not gone on with."""
-        for uid, run in self.running.items():
-            if not self._view.is_own(uid, run.epoch):
+    def cancel_lost(self, changed: str) -> None:
+        """Cancel on loss: what is no longer its own, or was raised by somebody else, is not gone on with.
+
+        Law: whatever happens to one object, only itself and what it controls can be lost by that.
+        """
+        for uid in (changed, *(entry.uid for entry in self._view.below(changed))):
+            run = self.running.get(uid)
+            if run is not None and not self._view.is_own(uid, run.epoch):
                 self._cancel(uid, run, "lost")
 
     def cancel_all(self) -> None:

@@ -15,7 +15,7 @@ from poise.errors import Conflict, NotFound, NotHeld, PoiseError
 from poise.hold.shard_lease import OwnLease
 from poise.hold.shard_view import Entry, View, entry_of
 from poise.hold.sharding import fence, hand_over
-from poise.kube.client import Client
+from poise.kube.client import Client, within
 from poise.kube.objects import Partial, slim
 from poise.kube.pacing import Pace
 from poise.kube.work import Workers
@@ -154,7 +154,8 @@ class Steps:
                 raise NotHeld("the Lease does not last any more")
             self.writing.add(entry.uid)
             try:
-                answer = await self._client.merge(entry.ref, entry.meta, {"metadata": change}, Partial)
+                async with within(self._lease.left_s()):
+                    answer = await self._client.merge(entry.ref, entry.meta, {"metadata": change}, Partial)
                 self._take_answer(entry_of(entry.ref.resource, slim(answer.metadata), self._ring, self._kinds), step)
             finally:
                 self.writing.discard(entry.uid)

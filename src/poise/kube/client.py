@@ -210,7 +210,7 @@ class Client:
         headers = {"Accept": _accept(shape, listed=listed)}
         if content is not None:
             headers["Content-Type"] = request.content_type or _JSON
-        limit_s = min(self.request_s, _LIMIT_S.get())
+        limit_s = min(self.request_s, bound_s())
         asked = {**(query or {}), "timeout": _told(limit_s)}
         try:
             async with asyncio.timeout(limit_s) as limit:
@@ -223,6 +223,11 @@ class Client:
                     await _wait_out(refusal, limit.when())
         except _TRANSPORT as error:  # TimeoutError is an OSError.
             raise _unavailable(request, error) from error
+
+
+def bound_s() -> float:
+    """Say how long a request of this block may take at the most."""
+    return _LIMIT_S.get()
 
 
 @asynccontextmanager

@@ -16,8 +16,8 @@ from poise.kube.work_queue import Key, WorkQueue
 class Workers(Generic[Key]):
     """Calls `handle` for each key, at most `at_once` of them together.
 
-    What `handle` gives is when to look again, in seconds. An error of Poise makes the key wait; any other error is a
-    fault of the program and ends all.
+    What `handle` gives is when to look again, in seconds. An error of Poise makes the key wait, and so does an end as
+    cancelled that nobody asked for; any other error is a fault of the program and ends all.
     """
 
     def __init__(
@@ -58,22 +58,35 @@ class Workers(Generic[Key]):
                         await self._woken.wait()
 
     async def _run(self, key: Key) -> None:
-        loop = asyncio.get_running_loop()
         try:
             again_s = await self._handle(key)
         except PoiseError as error:
-            wait_s = self._queue.failed(key, loop.time(), random.random(), asked_wait_s(error))
-            self._tell(key, error, wait_s)
+            self._failed(key, error)
+        except asyncio.CancelledError:
+            if _is_cancelled():
+                self._queue.done(key)
+                raise
+            self._failed(key, PoiseError("CancelledError: something that it waited for was cancelled"))
         except BaseException:
             self._queue.done(key)
             raise
         else:
             self._queue.done(key)
             if again_s is not None:
-                self._queue.add_at(key, loop.time() + again_s)
+                self._queue.add_at(key, asyncio.get_running_loop().time() + again_s)
         finally:
             del self._running[key]
             self._woken.set()
+
+    def _failed(self, key: Key, error: PoiseError) -> None:
+        now_s = asyncio.get_running_loop().time()
+        self._tell(key, error, self._queue.failed(key, now_s, random.random(), asked_wait_s(error)))
+
+
+def _is_cancelled() -> bool:
+    """Say whether somebody cancelled this task; else it waited for another one that was cancelled."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 async def work(queue: WorkQueue[Key], handle: Callable[[Key], Awaitable[float | None]], *, at_once: int = 16) -> None:

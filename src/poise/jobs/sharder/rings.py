@@ -226,12 +226,7 @@ class Rings:
             return None
         if not self._its.may_act():
             return SHOW_EVERY_S
-        if key not in self._reflector.objects:
-            await self._end(known)
-            self._recorder.forget(known.meta.uid)
-            del self._known[key]
-            self._tell_rings()
-            self._look_at_all(key[1])
+        if key not in self._reflector.objects and await self._forget(known):
             return None
         if known.run is not None and known.run.uid != known.meta.uid:
             self._recorder.forget(known.run.uid)
@@ -250,6 +245,18 @@ class Rings:
             self._recorder.record(known.meta, known.run.told_since(report))
         known.refusal = refusal
         return await self._show(known, report)
+
+    async def _forget(self, known: KnownRing) -> bool:
+        """End a ring that is gone; False where another one took its place meanwhile, which nobody would tell again."""
+        key, uid = known.meta.key, known.meta.uid
+        await self._end(known)
+        self._recorder.forget(uid)
+        if key in self._reflector.objects:
+            return False
+        del self._known[key]
+        self._tell_rings()
+        self._look_at_all(key[1])
+        return True
 
     def _leave(self, known: KnownRing, by: str) -> None:
         """Note that another installation runs a ring, and tell it once: nothing else would, were that one gone."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import islice
 
@@ -28,6 +29,46 @@ _AGAIN_S = 0.5
 _TOLD_MAX = 5
 _TROUBLE_S = 10.0  # So long it is told that writes were not answered, after the last of them.
 _MEND_S = 0.2  # The root and the children of a hand-over come by different watches, in any order.
+Subject = tuple[str, ...]
+
+
+class Refusals:
+    """Which families are refused, and why: each reason once, and no look at one family costs more with others."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._subjects: dict[str, Subject] = {}
+        self._counts: Counter[Subject] = Counter()
+        self._told: dict[Subject, str] = {}
+
+    def __len__(self) -> int:
+        """Count the families."""
+        return len(self._subjects)
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """Give the first reasons, in sentences for people."""
+        return tuple(islice(self._told.values(), _TOLD_MAX))
+
+    def put(self, root: str, error: PoiseError) -> bool:
+        """Note why a family was refused; gives whether nobody was refused for that before."""
+        subject = _subject(error)
+        if self._subjects.get(root) == subject:
+            return False
+        self.drop(root)
+        self._subjects[root] = subject
+        self._counts[subject] += 1
+        self._told.setdefault(subject, str(error))
+        return self._counts[subject] == 1
+
+    def drop(self, root: str) -> None:
+        """Note that a family is not refused any more."""
+        subject = self._subjects.pop(root, None)
+        if subject is None:
+            return
+        self._counts[subject] -= 1
+        if not self._counts[subject]:
+            del self._counts[subject], self._told[subject]
 
 
 class FamilyWorker:
@@ -49,17 +90,16 @@ class FamilyWorker:
         self._session, self._counts, self._now_s, self._wake = session, counts, now_s, wake
         self._writer = Writer(client, instances, counts, may_act=may_act, now_s=now_s, told=self._told)
         self._workers = Workers(self.queue, self._work, at_once=WRITES_MAX, tell=self._failed)
-        self._refused: dict[str, PoiseError] = {}
+        self._refusals = Refusals()
         self._failures, self._calm_at_s = 0, float("-inf")
         self._trouble = ""
 
     @property
     def faults(self) -> tuple[str, ...]:
         """Say why families cannot be written; the rights that are missing, each once."""
-        told = {_subject(error): str(error) for error in self._refused.values()}
-        first = tuple(islice(told.values(), _TOLD_MAX))
+        told = self._refusals.told
         fresh = self._trouble and self._now_s() < self._calm_at_s + _TROUBLE_S
-        return (*first, self._trouble) if fresh else first
+        return (*told, self._trouble) if fresh else told
 
     def decide(self, root: str) -> tuple[Step, ...]:
         """Decide on one family by what is seen now."""
@@ -84,47 +124,51 @@ class FamilyWorker:
         """Work until cancelled."""
         await self._workers.run()
 
-    def _told(self, seen: Known) -> None:
+    def _told(self, view: View, seen: Known) -> None:
+        """Take an answer; what an earlier session asked for is none for the next: it may read keys in another way."""
         self._failures, self._trouble = 0, ""
-        self._session().told(seen)
+        if self._session().view is view:
+            self._session().told(seen)
 
     async def _work(self, root: str) -> float | None:
         """Decide and write; a refusal that only people can mend is told, and tried again later."""
         await self._calm()
-        steps = self.decide(root) if self._session().synced else ()
+        session = self._session()
+        steps = self.decide(root) if session.synced else ()
         try:
             if steps:
-                await self._carry_out(root, steps)
+                await self._carry_out(session, root, steps)
         except NotHeld:
             return _AGAIN_S
         except (Forbidden, InvalidSpec) as error:
             self._counts.failures += 1
-            if all(_subject(error) != _subject(known) for known in self._refused.values()):
-                _log.warning("write.refused ring=%s reason=%s", self._session().view.ring, error)
-            self._refused[root] = error
+            if self._refusals.put(root, error):
+                _log.warning("write.refused ring=%s reason=%s", session.view.ring, error)
             self._wake()
-            return _REFUSED_S + _REFUSED_EACH_S * len(self._refused) * random.random()
-        self._refused.pop(root, None)
+            return _REFUSED_S + _REFUSED_EACH_S * len(self._refusals) * random.random()
+        self._refusals.drop(root)
         return None
 
-    async def _carry_out(self, root: str, steps: Sequence[Step]) -> None:
-        """Write; what somebody else wrote first is read again and decided on once more, only once."""
+    async def _carry_out(self, session: Session, root: str, steps: Sequence[Step]) -> None:
+        """Write; what somebody else wrote first is read again and decided on once more, only once.
+
+        A session that began meanwhile decides for itself, when it has seen all.
+        """
         _log.debug("family.written root=%s steps=%s", root, [step.kind for step in steps])
         try:
-            await self._write(root, steps)
+            await self._write(session, root, steps)
         except (Conflict, NotFound):
             self._counts.conflicts += 1
-            session = self._session()
             if not session.view.kin.is_root(root):
                 return
             family = session.view.family(root)
             uids = [family.root.uid, *(child.uid for child in family.children)]
             await self._writer.read_again(uids, session.view, session.keys)
-            await self._write(root, self.decide(root))
+            if self._session() is session:
+                await self._write(session, root, self.decide(root))
 
-    async def _write(self, root: str, steps: Sequence[Step]) -> None:
+    async def _write(self, session: Session, root: str, steps: Sequence[Step]) -> None:
         """Write, and count a root as asked for from the moment that it may be."""
-        session = self._session()
         starting = session.deciding.starting
         if any(step.kind == "drain" and step.target != NOBODY for step in steps):
             starting.add(root)
@@ -149,7 +193,7 @@ class FamilyWorker:
             self._calm_at_s = self._now_s() + wait_s
 
 
-def _subject(error: PoiseError) -> tuple[str, ...]:
+def _subject(error: PoiseError) -> Subject:
     """Give what refusals have in common that one sentence tells: the missing right, whichever object it was."""
     if isinstance(error, Forbidden):
         return error.verb, error.group, error.resource, error.namespace

@@ -34,9 +34,9 @@ class Writer:
         *,
         may_act: Callable[[], bool],
         now_s: Callable[[], float],
-        told: Callable[[Known], None],
+        told: Callable[[View, Known], None],
     ) -> None:
-        """Prepare; `told` hears every answer at once."""
+        """Prepare; `told` hears every answer at once, with the view that it was asked for."""
         self._client, self._instances, self._counts = client, instances, counts
         self._may_act, self._now_s, self._told = may_act, now_s, told
         self._slots = asyncio.Semaphore(WRITES_MAX)
@@ -62,7 +62,7 @@ class Writer:
                 labels = {"metadata": {"labels": change}}
                 answer = await self._client.merge(_ref(known), known.meta, labels, keys.shape)
             self._counts.wrote(step.kind)
-            self._told(_again(known, answer, keys))
+            self._told(view, _again(known, answer, keys))
 
     def _check(self, step: Step) -> None:
         """Refuse to send what may no longer be sent, at the very moment of sending."""
@@ -77,16 +77,16 @@ class Writer:
 
     async def read_again(self, uids: Sequence[str], view: View, keys: Keys) -> None:
         """Read objects as they are now; what is gone will be told by the watch."""
-        await _all([self._read(view.known[uid], keys) for uid in uids if uid in view.known])
+        await _all([self._read(view.known[uid], view, keys) for uid in uids if uid in view.known])
 
-    async def _read(self, known: Known, keys: Keys) -> None:
+    async def _read(self, known: Known, view: View, keys: Keys) -> None:
         async with self._slots:
             try:
                 answer = await self._client.get(_ref(known), keys.shape)
             except NotFound:
                 return
             if answer.metadata.uid == known.meta.uid:
-                self._told(_again(known, answer, keys))
+                self._told(view, _again(known, answer, keys))
 
 
 def longest_s(terms: LeaseTerms) -> float:
