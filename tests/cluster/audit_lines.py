@@ -84,9 +84,12 @@ class Noted:
 
 
 def read_audit(path: Path) -> tuple[tuple[Reconcile, ...], tuple[Patch, ...]]:
-    """Read all reconciles, and all writes, in the order in which they began and were answered."""
-    text = path.read_bytes() if path.exists() else b""
-    return read_lines(msgspec.json.decode(line, type=Line) for line in text.splitlines())
+    """Read all reconciles, and all writes, in the order in which they began and were answered.
+
+    Others may append to it meanwhile: a line that is seen half is read the next time.
+    """
+    whole = path.read_bytes().rpartition(b"\n")[0] if path.exists() else b""
+    return read_lines(msgspec.json.decode(line, type=Line) for line in whole.splitlines())
 
 
 def read_lines(lines: Iterable[Line]) -> tuple[tuple[Reconcile, ...], tuple[Patch, ...]]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
 Answer = bytes
 _HEAD_MAX = 64 * 1024
+_SOON_S = 10.0
 
 
 def refusal(status: str, headers: str = "", body: str = "{}") -> Answer:
@@ -25,6 +27,7 @@ class FaultyProxy:
         """Stand before the API server on this port of loopback."""
         self._port, self._tls = port, ssl.create_default_context(cafile=str(ca_file))
         self.seen: list[str] = []
+        self.refused: list[str] = []
         self.delay_s = 0.0
         self.hung = False
         self._flows = asyncio.Event()
@@ -53,9 +56,13 @@ class FaultyProxy:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def refuse(self, answer: Answer, *, when: Callable[[str], bool] = lambda _line: True, times: int = 1) -> None:
-        """Give this answer to the next requests whose first line fits."""
+    def refuse(self, answer: Answer, *, when: Callable[[str], bool] = lambda _head: True, times: int = 1) -> None:
+        """Give this answer to the next requests whose head, which begins with the first line, fits."""
         self._refusals.append((when, answer, times))
+
+    def calm(self) -> None:
+        """Refuse nothing any more."""
+        self._refusals.clear()
 
     def cut(self) -> None:
         """Cut every open connection, as a firewall does that forgets them."""
@@ -96,15 +103,16 @@ class FaultyProxy:
             if self.hung:
                 await asyncio.Event().wait()
             await asyncio.sleep(self.delay_s)
-            given = self._refusal(line)
+            given = self._refusal(head)
             if given is None:
                 return await self._pass_on(head, body, reader, writer)
+            self.refused.append(line)
             writer.write(given)
             await writer.drain()
 
-    def _refusal(self, line: str) -> Answer | None:
+    def _refusal(self, head: str) -> Answer | None:
         for place, (fits, answer, times) in enumerate(self._refusals):
-            if fits(line):
+            if fits(head):
                 self._refusals[place : place + 1] = [(fits, answer, times - 1)] if times > 1 else []
                 return answer
         return None
@@ -128,6 +136,49 @@ class FaultyProxy:
         finally:
             self._open.discard(below)
             below.transport.abort()
+
+
+class ProxyBeside:
+    """A proxy with a thread of its own, for a test whose own thread starts processes and waits for them."""
+
+    def __init__(self, port: int, ca_file: Path) -> None:
+        """Prepare; nothing listens yet."""
+        self.proxy = FaultyProxy(port, ca_file)
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
+        self._ready = threading.Event()
+
+    def __enter__(self) -> ProxyBeside:
+        """Listen."""
+        self._thread.start()
+        assert self._ready.wait(_SOON_S), "the proxy listens"
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the thread, and with it every connection."""
+        self._loop.call_soon_threadsafe(self._over.set)
+        self._thread.join(_SOON_S)
+        assert not self._thread.is_alive(), "the proxy ends when it is told to"
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return self.proxy.url
+
+    def do(self, act: Callable[[FaultyProxy], None]) -> None:
+        """Do something to the proxy in the thread that it belongs to, and see it done."""
+
+        async def done() -> None:
+            act(self.proxy)
+
+        asyncio.run_coroutine_threadsafe(done(), self._loop).result(_SOON_S)
+
+    async def _serve(self) -> None:
+        self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
+        async with self.proxy:
+            self._ready.set()
+            await self._over.wait()
 
 
 def _length(head: str) -> int:

@@ -52,8 +52,8 @@ def test_nothing_is_acted_on_before_everything_was_listed(cluster: Cluster, name
         between = FaultyProxy(cluster.plane.port, cluster.plane.ca_file)
         async with between, cluster.connect(url=between.url) as far:
             between.refuse(AWAY, when=lambda line: "configmaps?" in line and "limit=500" in line, times=1_000)
-            living = await Living(world.shard("a", client=far), Notes()).holds()
-            await until(lambda: living.shard.counts.objects == 1)
+            living = Living(world.shard("a", client=far), Notes())
+            await until(lambda: living.entered.is_set() and living.shard.counts.objects == 1)
             await until(lambda: living.shard.counts.renewals > 1)
             assert not living.notes.all
             between._refusals.clear()

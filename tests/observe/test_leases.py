@@ -221,6 +221,14 @@ def test_a_lease_that_vanishes_is_waited_for_by_what_it_said() -> None:
     assert judge(mine, TERMS, START_S + 70.0) is Health.UNCERTAIN, "the own hold says nothing of its instance"
 
 
+def test_a_stranger_who_says_less_does_not_shorten_the_wait() -> None:
+    taken = watch_lease(watched(fact()), "web-0", fact("somebody_else", "8", 1.0), TERMS, START_S + 1.0)
+    assert judge(taken, TERMS, START_S + 30.9) is Health.EXPIRED, "its instance may act until it notices"
+    assert judge(taken, TERMS, START_S + 31.0) is Health.UNCERTAIN
+    longer = watch_lease(watched(fact()), "web-0", fact("somebody_else", "8", 60.0), TERMS, START_S + 1.0)
+    assert judge(longer, TERMS, START_S + 120.9) is Health.EXPIRED
+
+
 def test_a_hold_whose_answer_was_lost_is_renewed_before_anything_moves() -> None:
     seen = watch_lease(watched(fact()), "web-0", fact(ME, "8", 30.0), TERMS, START_S + 31.0)
     assert judge(seen, TERMS, START_S + 31.0) is Health.DEAD

@@ -150,10 +150,15 @@ def _is_sign_of_life(fact: LeaseFact) -> bool:
 
 
 def _waiting_s(watched: WatchedLease, terms: LeaseTerms) -> float:
-    """Give D of whoever holds it: what the Lease says, where that makes sense; of one that is gone the longer."""
-    if watched.fact is None:
+    """Give D of whoever may still act by it: what the Lease says, where that makes sense.
+
+    Of one that is gone, or that a stranger holds, no less than its instance said: that may not have noticed yet.
+    """
+    fact = watched.fact
+    if fact is None:
         return max(watched.said_s, terms.duration_s)
-    return watched.fact.duration_s if watched.fact.duration_s > 0 else terms.duration_s
+    said_s = fact.duration_s if is_process_of(fact.holder, watched.name) else max(fact.duration_s, watched.said_s)
+    return said_s if said_s > 0 else terms.duration_s
 
 
 def _said_s(fact: LeaseFact | None) -> float:

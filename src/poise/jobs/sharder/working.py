@@ -108,9 +108,9 @@ class FamilyWorker:
         return deciding.decide(root, self._now_s(), until)
 
     def ask(self, root: str, steps: Sequence[Step], loop_s: float) -> None:
-        """Have a family written soon; at once, unless only children would be copied to that may just have been."""
+        """Have a family written soon; at once, unless only children would be written that may just have been."""
         view = self._session().view
-        if all(step.kind == "mend" and _is_marked(view, step) for step in steps):
+        if all(step.writes[-1].uid != root and _is_marked(view, step) for step in steps):
             self.queue.add_at(root, loop_s + _MEND_S)
         else:
             self.queue.add(root)
