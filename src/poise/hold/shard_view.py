@@ -12,7 +12,7 @@ import msgspec
 from poise.hold.sharding import Grip, Knowledge, Verdict, fenced, learn, verdict
 from poise.kube.objects import Meta
 from poise.kube.resources import ObjectRef, Resource
-from poise.model.sharding import SeenObject, read_marks
+from poise.model.sharding import SeenObject, is_older, read_marks
 from poise.move.sharding.keys import object_key
 
 DEPTH_MAX = 64  # Owners that go round in a circle lead to no root.
@@ -183,8 +183,3 @@ class View:
         """Give since when an object, or one that it belongs to, is asked for."""
         times = [self._asked[entry.uid].since_s for entry in self.line(uid) if entry.uid in self._asked]
         return min(times, default=None)
-
-
-def is_older(version: str, known: str) -> bool:
-    """Say whether a lagging watch shows what an own write has replaced; only where versions are plain numbers."""
-    return version.isdecimal() and known.isdecimal() and int(version) < int(known)

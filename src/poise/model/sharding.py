@@ -1,7 +1,8 @@
 """Objects of Kubernetes as a ring sees them: the four labels, Leases, and the writes that sharder and shard decide on.
 
-A version is a resourceVersion: decisions compare it for equality only. Every write of a label names the version that
-it was decided on, so that it is refused when anybody else wrote in between.
+A version is a resourceVersion: decisions compare it for equality only, and `is_older` tells what a watch that lags
+shows. Every write of a label names the version that it was decided on, so that it is refused when anybody else wrote in
+between.
 """
 
 from __future__ import annotations
@@ -20,6 +21,11 @@ LEFT_ANNOTATION = "poise.dev/left"  # What its instance said as it left, while a
 LABEL_MAX = 63  # So long may the names of rings and instances be: they stand in labels.
 EPOCH_DIGITS_MAX = 18
 NOBODY = ""  # The drain value that means: let go, nobody comes next.
+
+
+def is_older(version: str, known: str) -> bool:
+    """Say whether a version came before another one of the same object; where they are no plain numbers nobody can."""
+    return version.isdecimal() and known.isdecimal() and int(version) < int(known)
 
 
 class Marks(msgspec.Struct, frozen=True):

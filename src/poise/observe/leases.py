@@ -11,7 +11,7 @@ from enum import StrEnum
 
 import msgspec
 
-from poise.model.sharding import LeaseFact, LeaseWrite, Standing, is_process_of
+from poise.model.sharding import LeaseFact, LeaseWrite, Standing, is_older, is_process_of
 
 ORPHANED_AFTER = 10
 
@@ -102,7 +102,7 @@ def watch_lease(
         return WatchedLease(
             name=name, seen_at_s=now_s, alive_at_s=now_s, fact=fact, left=_left(fact), said_s=_said_s(fact)
         )
-    if _same(known.fact, fact) or _is_older(known.fact, fact):
+    if _same(known.fact, fact) or _lags(known.fact, fact):
         return known
     alive_at_s = now_s if fact is not None and _is_sign_of_life(fact) else known.alive_at_s
     # The own hold is known from the answer to the own write. A watch that shows it again, or for the first time because
@@ -133,11 +133,9 @@ def _same(known: LeaseFact | None, fact: LeaseFact | None) -> bool:
     return (known.uid, known.version) == (fact.uid, fact.version)
 
 
-def _is_older(known: LeaseFact | None, fact: LeaseFact | None) -> bool:
-    """Say whether a watch that lags shows what an own write has replaced; only where versions are plain numbers."""
-    if known is None or fact is None or known.uid != fact.uid:
-        return False
-    return fact.version.isdecimal() and known.version.isdecimal() and int(fact.version) < int(known.version)
+def _lags(known: LeaseFact | None, fact: LeaseFact | None) -> bool:
+    """Say whether a watch shows what an own write has replaced."""
+    return known is not None and fact is not None and known.uid == fact.uid and is_older(fact.version, known.version)
 
 
 def _is_mine(fact: LeaseFact | None, terms: LeaseTerms) -> bool:

@@ -14,6 +14,7 @@ from poise.model.sharding import (
     LeaseFact,
     LeaseWrite,
     Standing,
+    is_older,
     is_process_of,
 )
 from poise.observe.brake import is_braked
@@ -167,12 +168,9 @@ class Instances:
 
 def _came_later(known: WatchedLease, answer: LeaseFact | None) -> bool:
     """Say whether what a watch showed meanwhile is newer than the answer to an own write."""
-    if known.fact is None:
+    if known.fact is None or answer is None or known.fact.uid != answer.uid:
         return True
-    if answer is None or known.fact.uid != answer.uid:
-        return True
-    shown, answered = known.fact.version, answer.version
-    return not (shown.isdecimal() and answered.isdecimal()) or int(shown) > int(answered)
+    return known.fact.version != answer.version and not is_older(known.fact.version, answer.version)
 
 
 def _oddity(watched: WatchedLease, lease: Lease | None, terms: LeaseTerms) -> str:

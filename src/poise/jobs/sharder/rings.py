@@ -46,6 +46,7 @@ from poise.kube.objects import Custom, Meta
 from poise.kube.pacing import Pace
 from poise.kube.work import Workers
 from poise.model import ShardRing
+from poise.model.sharding import is_older
 
 RINGS = custom_resource("ShardRing")
 SHOW_EVERY_S = 1.0
@@ -201,7 +202,7 @@ class Rings:
                 return
             case Added(object=custom) | Modified(object=custom):
                 known = self._known.setdefault(custom.metadata.key, KnownRing(custom, self._its.now_s()))
-                if not _is_older(custom.metadata, known.meta):
+                if not _lags(custom.metadata, known.meta):
                     known.custom = custom
             case Deleted(old=custom):
                 pass
@@ -423,8 +424,6 @@ def _plain(custom: Custom) -> dict[str, object]:
     return msgspec.json.decode(custom.status or b"{}", type=dict[str, object])
 
 
-def _is_older(shown: Meta, known: Meta) -> bool:
-    """Say whether a watch that lags shows what an own write has replaced; only where versions are plain numbers."""
-    if shown.uid != known.uid or not (shown.resource_version.isdecimal() and known.resource_version.isdecimal()):
-        return False
-    return int(shown.resource_version) < int(known.resource_version)
+def _lags(shown: Meta, known: Meta) -> bool:
+    """Say whether a watch shows what an own write has replaced."""
+    return shown.uid == known.uid and is_older(shown.resource_version, known.resource_version)

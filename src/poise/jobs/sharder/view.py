@@ -13,7 +13,7 @@ import msgspec
 
 from poise.jobs.sharder.kin import Kin, Touched
 from poise.kube import Meta, Resource
-from poise.model.sharding import NOBODY, Marks, SeenObject, read_marks
+from poise.model.sharding import NOBODY, Marks, SeenObject, is_older, read_marks
 from poise.move.sharding.families import Family, Relatives
 from poise.move.sharding.passes import DrainClock, time_drains
 
@@ -36,10 +36,8 @@ class Known(msgspec.Struct, frozen=True, gc=False):
 
 
 def is_newer(known: str, seen: str) -> bool:
-    """Say whether a version is worth taking; only where both are plain numbers an older one can be told."""
-    if known == seen:
-        return False
-    return not (known.isdecimal() and seen.isdecimal()) or int(seen) > int(known)
+    """Say whether a version is worth taking."""
+    return known != seen and not is_older(seen, known)
 
 
 class View:
