@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from types import TracebackType
 
+import msgspec
 from tests.cluster.audit_case import Final, Sighting
 from tests.cluster.audit_lines import boot_s
 from tests.cluster.world import make_namespace
@@ -20,10 +21,12 @@ from poise.errors import PoiseError
 from poise.jobs.sharder.status import BRAKE_ANNOTATION
 from poise.kube import Added, Client, Event, Modified, ObjectRef, Partial, Reflector, Selection, connect
 from poise.kube.crds import custom_resource
+from poise.kube.crds.status import terms_of
 from poise.kube.objects import Custom, Meta
 from poise.kube.pacing import Pace
 from poise.kube.reflector import Following
 from poise.kube.resources import CONFIG_MAPS, SECRETS, Resource
+from poise.model.shard_ring import ShardRingSpec
 from poise.model.sharding import Marks, read_marks
 from poise.move.sharding.keys import object_key
 
@@ -64,7 +67,8 @@ async def acknowledge_ring(client: Client, namespace: str, name: str = RING) -> 
         "message": "",
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }
-    status = {"observedGeneration": found.metadata.generation, "conditions": [told]}
+    terms = terms_of(msgspec.json.decode(found.spec, type=ShardRingSpec))
+    status = {"observedGeneration": found.metadata.generation, "conditions": [told], "terms": terms}
     await client.merge(ObjectRef(RINGS, name, namespace, "status"), found.metadata, {"status": status}, Custom)
 
 

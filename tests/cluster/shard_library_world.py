@@ -17,8 +17,10 @@ from poise.hold.shard import Held, Shard
 from poise.hold.shard_view import Entry, entry_of
 from poise.kube import LEASES, Client, Lease, Meta, ObjectRef, Partial, Resource, Selection
 from poise.kube.crds import custom_resource
+from poise.kube.crds.status import terms_of
 from poise.kube.objects import Custom
 from poise.kube.resources import CONFIG_MAPS, SECRETS
+from poise.model.shard_ring import ShardRingSpec
 from poise.model.sharding import Marks, Standing, Step, label_patch, read_marks
 from poise.move.sharding.decide import Outlook, next_steps
 from poise.move.sharding.families import Relatives, Trace, find_families
@@ -57,7 +59,8 @@ class World:
             "reason": reason,
             "lastTransitionTime": "2026-01-01T00:00:00Z",
         }
-        status = {"observedGeneration": ring.metadata.generation, "conditions": [condition]}
+        taken = {"terms": terms_of(msgspec.json.decode(ring.spec, type=ShardRingSpec))} if reason == "Running" else {}
+        status = {"observedGeneration": ring.metadata.generation, "conditions": [condition], **taken}
         ref = msgspec.structs.replace(self.ring_ref, subresource="status")
         await self.client.merge(ref, ring.metadata, {"status": status}, Custom)
 

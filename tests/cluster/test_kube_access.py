@@ -57,6 +57,21 @@ def test_a_list_of_kubeconfigs(cluster: Cluster, tmp_path: Path, monkeypatch: py
     assert connect(account=tmp_path, context="first").namespace == "first"
     with pytest.raises(InvalidSpec, match=f"none of the files of KUBECONFIG .*{first}.* has the context third"):
         connect(account=tmp_path, context="third")
+    second.write_text(first.read_text())
+    with pytest.raises(InvalidSpec, match="no context is chosen"):
+        connect(account=tmp_path)
+
+
+def test_the_account_of_a_pod_has_no_other_context(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "token").write_text("any")
+    (tmp_path / "namespace").write_text("mine")
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(cluster.plane.port))
+    monkeypatch.setenv("KUBECONFIG", str(_named(cluster, tmp_path, "other", current=True)))
+    with pytest.raises(InvalidSpec, match="Context 'other' not found"):
+        connect(account=tmp_path, context="other")
 
 
 def test_an_empty_kubeconfig_counts_as_none(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -186,7 +186,7 @@ def test_a_drain_empties_an_instance_that_goes_on_running(cluster: Cluster, name
         before = await holders(client, namespace)
         drained = await desk.ask("drain", "web", "a", "--yes")
         mine = [name for name, who in before.items() if who == "a"]
-        assert f"Plan: {len(mine)} moves" in drained.out, "the plan comes first"
+        assert f"Plan: {len(mine)} move{'' if len(mine) == 1 else 's'}," in drained.out, "the plan comes first"
         assert "a is draining" in drained.out
         assert drained.err.splitlines()[0] == f"a is being drained of {namespace}/web"
         assert drained.err.splitlines()[-1] == "a has no object and may be stopped"

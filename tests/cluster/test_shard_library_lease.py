@@ -301,9 +301,14 @@ def test_a_document_that_the_operator_refuses_counts_for_no_instance(cluster: Cl
             assert lease.spec.lease_duration_seconds == D
             times.add(lease.spec.renew_time)
             await asyncio.sleep(0.2)
+        other = await Living(world.shard("b"), Notes()).holds()
+        started = await world.lease("b")
+        assert started is not None
+        assert started.spec.lease_duration_seconds == D, "who starts goes by it, too"
         await world.change_ring(leaseSeconds=7, resources=RESOURCES)
         await world.eventually(lambda: _lasts(world, 7))
         await living.end()
+        await other.end()
 
     cluster.run(scenario)
 

@@ -7,6 +7,7 @@ import inspect
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
+import msgspec
 import pytest
 from tests.jobs_sharder.memory_world import RING, SPACE, D, make_families, owned, until
 from tests.kube.fake_time import run
@@ -20,8 +21,10 @@ from poise.jobs.sharder.rings import Lookout
 from poise.jobs.sharder.sharder import RingSharder
 from poise.kube import ObjectRef
 from poise.kube.crds import custom_resource
+from poise.kube.crds.status import terms_of
 from poise.kube.leading import Lead
 from poise.kube.resources import CONFIG_MAPS
+from poise.model.shard_ring import ShardRingSpec
 from poise.model.sharding import label_names
 
 SHARD, EPOCH, DRAIN, DRAIN_UNTIL = label_names(RING)
@@ -32,8 +35,8 @@ ASKED_FOR = MINE | {DRAIN: "a-1", DRAIN_UNTIL: "1800000000"}
 def put_ring(api: MemoryApi, lease_s: int = D) -> None:
     """Write the ring as an operator leaves it."""
     resources = [{"resource": "secrets", "controlled": [{"resource": "configmaps"}]}]
-    spec = {"resources": resources, "leaseSeconds": lease_s}
-    body = {"metadata": {"generation": 1}, "spec": spec, "status": {"observedGeneration": 1}}
+    spec = msgspec.convert({"resources": resources, "leaseSeconds": lease_s}, ShardRingSpec)
+    body = {"spec": spec, "status": {"terms": terms_of(spec)}}
     api.put_now(ObjectRef(custom_resource("ShardRing"), RING, SPACE), body)
 
 

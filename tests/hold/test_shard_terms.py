@@ -11,33 +11,38 @@ from poise.errors import InvalidSpec
 from poise.hold.settings import EXIT_AT
 from poise.hold.shard import Shard
 from poise.hold.shard_terms import RingTerms, ShardPace, check_resources, read_terms
-from poise.kube.objects import Custom, Meta
+from poise.kube.crds.status import terms_of
+from poise.kube.objects import Custom
 from poise.kube.resources import CONFIG_MAPS
+from poise.model.shard_ring import ShardRingSpec
 
-LOOKED = {"observedGeneration": 1, "conditions": [{"type": "Ready", "reason": "Running"}]}
+SPEC = {
+    "leaseSeconds": 9,
+    "drainTimeoutSeconds": 5,
+    "resources": [
+        {"resource": "secrets", "controlled": [{"resource": "configmaps"}]},
+        {"group": "apps", "resource": "deployments", "controlled": [{"resource": "configmaps"}]},
+    ],
+}
+TAKEN = {"terms": terms_of(msgspec.convert(SPEC, ShardRingSpec))}
 
 
-def ring(spec: object = None, status: object = None, generation: int = 1) -> Custom:
+def ring(status: object, spec: object = None) -> Custom:
     encode = msgspec.json.encode
-    meta = Meta(generation=generation)
-    return Custom(meta, spec=msgspec.Raw(encode(spec or {})), status=msgspec.Raw(encode(status or {})))
+    return Custom(spec=msgspec.Raw(encode(spec or {})), status=msgspec.Raw(encode(status)))
+
+
+def ready(reason: str) -> dict[str, object]:
+    return {"conditions": [{"type": "Ready", "reason": reason}]}
 
 
 @pytest.mark.parametrize(
     ("found", "why"),
     [
-        (ring(), "no operator has looked at the ring yet"),
-        (ring(status={"conditions": []}), "no operator has looked at the ring yet"),
-        (
-            ring(status={"observedGeneration": 1, "conditions": [{"type": "Ready", "reason": "NameTaken"}]}),
-            "a ring of this name in another namespace is older",
-        ),
-        (ring(status=LOOKED, generation=2), "no operator has looked at the newest document of the ring yet"),
-        (
-            ring(status={"observedGeneration": 1, "conditions": [{"type": "Ready", "reason": "InvalidSpec"}]}),
-            "the operator refuses the newest document of the ring",
-        ),
-        (ring({"leaseSeconds": "soon"}, LOOKED), "the ring cannot be read: "),
+        (ring({}), "no operator has taken the ring yet"),
+        (ring({"observedGeneration": 1, **ready("InvalidSpec")}, SPEC), "no operator has taken the ring yet"),
+        (ring({**TAKEN, **ready("NameTaken")}), "a ring of this name in another namespace is older"),
+        (ring({"terms": {"leaseSeconds": "soon"}}), "the ring cannot be read: "),
     ],
 )
 def test_a_ring_that_must_be_waited_for(found: Custom, why: str) -> None:
@@ -46,19 +51,15 @@ def test_a_ring_that_must_be_waited_for(found: Custom, why: str) -> None:
     assert read.startswith(why)
 
 
-def test_a_ring_that_may_be_worked_for() -> None:
-    spec = {
-        "leaseSeconds": 9,
-        "drainTimeoutSeconds": 5,
-        "resources": [
-            {"resource": "secrets", "controlled": [{"resource": "configmaps"}]},
-            {"group": "apps", "resource": "deployments", "controlled": [{"resource": "configmaps"}]},
-        ],
-    }
+@pytest.mark.parametrize("status", [{}, ready("Sharding"), ready("InvalidSpec"), ready("Forbidden")])
+@pytest.mark.parametrize("newest", [SPEC, {"leaseSeconds": 600}, {"leaseSeconds": "soon"}])
+def test_a_ring_is_worked_for_by_what_the_operator_took_whatever_its_newest_document_says(
+    status: dict[str, object], newest: dict[str, object]
+) -> None:
     terms = RingTerms(9, 5, (("", "secrets"), ("", "configmaps"), ("apps", "deployments")))
-    assert read_terms(ring(spec, LOOKED)) == terms
-    taken = {**LOOKED, "conditions": [{"type": "Balanced", "reason": "NameTaken"}]}
-    assert read_terms(ring(spec, taken)) == terms
+    assert read_terms(ring({**TAKEN, **status}, newest)) == terms
+    taken = {"conditions": [{"type": "Balanced", "reason": "NameTaken"}]}
+    assert read_terms(ring({**TAKEN, **taken}, newest)) == terms
 
 
 @pytest.mark.parametrize("duration_s", [1.0, 2.0, 15.0, 3600.0])

@@ -88,6 +88,39 @@ def test_a_status_that_comes_late_does_not_replace_a_newer_one() -> None:
     run(scenario())
 
 
+def test_an_answer_that_comes_late_does_not_replace_a_newer_document() -> None:
+    async def scenario() -> None:
+        # It lands after half of that, and is heard of later than what comes after it.
+        api = MemoryApi(lambda verb, _ref: 2.0 if verb == "apply" else 0.0)
+        put_ring(api, resources=SECRETS)
+        async with running(api):
+            put_lease(api, "a-0", duration_s=600)
+            await until(lambda: shown(api).get("ready") == 1)
+            put_lease(api, "a-1", duration_s=600)
+            await until(lambda: shown(api).get("ready") == 2)
+            landed = api.get_now(REF, Custom)
+            newest = msgspec.json.encode({"leaseSeconds": 9, "resources": SECRETS})
+            api.put_now(REF, msgspec.structs.replace(landed, spec=msgspec.Raw(newest)))
+            await until(lambda: "9" in str(shown(api).get("terms")))
+
+    run(scenario())
+
+
+def test_an_answer_that_comes_late_does_not_replace_the_ring_that_took_its_place() -> None:
+    async def scenario() -> None:
+        api = MemoryApi(lambda verb, _ref: 2.0 if verb == "merge" else 0.0)
+        put_ring(api, resources=SECRETS)
+        async with running(api) as job:
+            await until(lambda: FINALIZER in api.get_now(REF, Custom).metadata.finalizers)
+            api.drop_now(REF)
+            put_ring(api, resources=SECRETS, leaseSeconds=9)
+            await until(lambda: bool(job.numbers()))
+            await until(lambda: "9" in str(shown(api).get("terms")))
+            assert FINALIZER in api.get_now(REF, Custom).metadata.finalizers
+
+    run(scenario())
+
+
 def test_the_numbers_say_which_conditions_are_true() -> None:
     async def scenario() -> None:
         api = MemoryApi()

@@ -25,7 +25,7 @@ from poise.jobs.sharder.status import (
     summary,
 )
 from poise.kube.crds.status import ShownRing
-from poise.model.shard_ring import ShardRingStatus
+from poise.model.shard_ring import GroupResource, RingResource, ShardRingSpec, ShardRingStatus
 from poise.observe.leases import Health
 
 NOW = datetime(2026, 11, 16, 10, 0, 0, 123456, tzinfo=UTC)
@@ -120,6 +120,20 @@ def test_the_status_says_what_the_report_does() -> None:
     assert [each["type"] for each in conditions] == ["Balanced", "Progressing", "Ready"]
     assert all(each["observedGeneration"] == 7 for each in conditions)
     assert all(each["lastTransitionTime"] == "2026-11-16T10:00:00Z" for each in conditions)
+
+
+def test_instances_go_by_the_document_that_was_taken_also_while_a_newer_one_is_refused() -> None:
+    pods = GroupResource(resource="pods")
+    deployments = RingResource(resource="deployments", group="apps", controlled=[pods])
+    spec = ShardRingSpec(lease_seconds=9, resources=[deployments, RingResource(resource="pods")])
+    taken = status_of(Looked(generation=1, report=CALM, spec=spec), Known(), NOW)
+    wanted = {"leaseSeconds": 9, "drainTimeoutSeconds": 60, "resources": ["deployments.apps", "pods"]}
+    assert taken["terms"] == wanted
+    refusal = Refusal("InvalidSpec", "x")
+    running = status_of(Looked(generation=2, report=CALM, spec=spec, refusal=refusal), as_known(taken), NOW)
+    restarted = status_of(Looked(generation=2, refusal=refusal), as_known(running), NOW)
+    assert running["terms"] == restarted["terms"] == wanted, "a new leader has not read the older one"
+    assert "terms" not in status_of(Looked(generation=1, refusal=refusal), Known(), NOW)
 
 
 def test_a_zero_is_shown_and_nothing_is_guessed_where_nothing_runs() -> None:
@@ -224,6 +238,7 @@ LOOKED = st.builds(
     Looked,
     generation=st.integers(0, 9),
     report=st.none() | REPORTS,
+    spec=st.none() | st.builds(ShardRingSpec, lease_seconds=st.integers(1, 99)),
     refusal=st.none() | st.builds(Refusal, st.sampled_from(["NameTaken", "InvalidSpec"]), st.text(max_size=99)),
     removing=st.booleans(),
 )

@@ -6,6 +6,7 @@ from collections import UserDict
 from collections.abc import Callable, Sequence
 from typing import cast
 
+import msgspec
 import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis.errors import NoSuchExample
@@ -120,6 +121,21 @@ def test_an_object_that_only_got_another_version_touches_nothing() -> None:
     assert view.take(seen("a", 1), 0.0).roots == {"a"}
     assert view.take(seen("a", 2, {"other": "label"}), 0.0).roots == frozenset()
     assert view.kin.objects["a"].version == "2"
+
+
+def test_what_is_being_deleted_does_not_wait_for_its_owner() -> None:
+    view = View(RING, (SHARED, FOLLOWING))
+    owner, child = Put("owner", None, Marks()), known_of(Put("child", "owner", Marks(), shared=False), 2)
+    view.take(known_of(owner, 1), 0.0)
+    view.take(child, 0.0)
+    view.drop("owner", 1.0)
+    assert view.waiting == {"child"}
+    meta = msgspec.structs.replace(child.meta, resource_version="3", deletion_timestamp="2026-01-01T00:00:00Z")
+    view.take(msgspec.structs.replace(child, meta=meta), 2.0)
+    assert view.waiting == set()
+    view.take(known_of(owner, 4), 3.0)
+    view.drop("owner", 4.0)
+    assert view.waiting == set(), "also where it was known to go before its owner went"
 
 
 def test_a_shard_that_can_have_no_lease_is_nobody() -> None:

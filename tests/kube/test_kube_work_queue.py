@@ -13,7 +13,7 @@ from tests.kube.fake_time import run
 
 from poise.errors import Overloaded, Unavailable
 from poise.kube.pacing import Pace
-from poise.kube.work import Workers, work
+from poise.kube.work import Workers
 from poise.kube.work_queue import WorkQueue
 
 PACE = Pace(first_s=1.0, longest_s=8.0)
@@ -227,7 +227,7 @@ def test_workers_run_keys_side_by_side_and_each_alone() -> None:
 
         for number in range(10):
             held.add(str(number))
-        task = asyncio.create_task(work(held, handle, at_once=4))
+        task = asyncio.create_task(Workers(held, handle, at_once=4).run())
         await asyncio.sleep(20.0)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -330,7 +330,7 @@ def test_a_fault_of_the_program_ends_all() -> None:
 
         held.add("a")
         with pytest.raises(ExceptionGroup) as caught:
-            await work(held, handle)
+            await Workers(held, handle).run()
         assert caught.group_contains(ZeroDivisionError)
 
     run(scenario())

@@ -259,6 +259,13 @@ def test_under_the_brake_nothing_moves_but_what_is_free_is_given() -> None:
     assert [kind for kind, _, _ in steps(ASKED, "a", outlook=BRAKED)] == ["keep"]
 
 
+@pytest.mark.parametrize("dead", ["held", "lost"])
+def test_under_the_brake_no_root_is_raised_for_the_children_of_the_dead(dead: str) -> None:
+    assert steps(HELD_BY_A, "a", Marks(dead, 4), outlook=BRAKED, known=False) == []
+    raised = [("repair", [[("r", Marks("a", 5))]], None)]
+    assert steps(HELD_BY_A, "a", Marks(dead, 5), outlook=BRAKED) == raised, "for its own children it is"
+
+
 # A whole pass
 
 

@@ -20,9 +20,11 @@ from poise.errors import Conflict, Forbidden, NotFound, PoiseError
 from poise.jobs.sharder.accepting import FINALIZER
 from poise.kube import Client, Deleted, Event, Lease, Meta, Missing, ObjectRef, Partial, Reflector, Selection, Synced
 from poise.kube.crds import custom_resource
+from poise.kube.crds.status import terms_of
 from poise.kube.discovery import find_resource
 from poise.kube.objects import Custom
 from poise.kube.resources import CONFIG_MAPS, LEASES, NAMESPACES, SECRETS, Resource
+from poise.model.shard_ring import ShardRingSpec
 from poise.model.sharding import Marks, read_marks
 
 RINGS = custom_resource("ShardRing")
@@ -217,10 +219,11 @@ def refuse_intruder(stage: Stage) -> None:
 async def _accept_ring(stage: Stage) -> None:
     """Write the status by which shards see that somebody looks after the ring."""
     ref = ObjectRef(RINGS, stage.ring, stage.namespace)
-    meta = (await stage.client.get(ref, Partial)).metadata
+    ring = await stage.client.get(ref, Custom)
+    meta, terms = ring.metadata, terms_of(msgspec.json.decode(ring.spec, type=ShardRingSpec))
     ready = {"type": "Ready", "status": "True", "reason": "Conformance", "message": "played by a check"}
     ready["lastTransitionTime"] = meta.creation_timestamp or ""
-    status = {"observedGeneration": meta.generation, "conditions": [ready]}
+    status = {"observedGeneration": meta.generation, "conditions": [ready], "terms": terms}
     await stage.client.merge(msgspec.structs.replace(ref, subresource="status"), meta, {"status": status}, Partial)
 
 

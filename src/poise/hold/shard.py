@@ -107,7 +107,7 @@ class Shard:
         self._given, self._kubeconfig, self._clock = client, kubeconfig, clock
         self._process = uuid.uuid4().hex
         self._leaving: Literal["stop", "restart"] = on_release
-        self._entered, self._left = False, asyncio.Event()
+        self._entered, self._over, self._left = False, False, asyncio.Event()
         self._terms: RingTerms | None = None
         self._guard: Guard | None = None
         self._working: asyncio.Task[None] | None = None
@@ -293,6 +293,7 @@ class Shard:
         if not await self._core.runs.idle(patience_s):
             self._fail(Hung(f"{len(self._core.runs.running)} reconciles did not stop in time: this process must end"))
             return
+        self._over = True
         if self._guard is not None:
             self._guard.limit_s = None  # Nothing acts any more: whoever cleans up is given the time.
         if not lost:
@@ -333,7 +334,7 @@ class Shard:
     # The loops.
 
     async def _renew_on(self) -> None:
-        await self._lease.renew_on(lambda: self._core.view.newest_gain_s, self._renewed)
+        await self._lease.renew_on(lambda: self._core.view.newest_gain_s, self._grip_changed)
 
     async def _watch_on(self) -> None:
         """Fence itself, whether or not anybody answers; end what outlasts a drain."""
@@ -367,15 +368,15 @@ class Shard:
             self._core.steps.taking = False
             self._core.runs.cancel_all()
 
-    def _renewed(self) -> None:
-        """A renewal was granted: the process may live on, and what waited to be confirmed may begin."""
+    def _grip_changed(self) -> None:
+        """The Lease lasts longer, or less long: the guard must know, and what waited to be confirmed may begin."""
         self._move_guard()
         self._core.look_again()
 
     def _move_guard(self) -> None:
-        """Move the instant on at which this process is ended, should its event loop hang."""
+        """Move the instant at which this process is ended, should its event loop hang; not after its work is over."""
         grip = self._lease.grip
-        if self._guard is not None and grip is not None and not self._failure.done():
+        if self._guard is not None and grip is not None and not (self._over or self._failure.done()):
             self._guard.limit_s = grip.until_s + grip.margin_s * EXIT_AT
 
 

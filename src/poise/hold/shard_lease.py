@@ -131,7 +131,10 @@ class OwnLease:
         return 0.0 if self.grip is None else max(0.0, self.grip.sent_at_s + self.grip.duration_s - self._now_s())
 
     async def renew_on(self, newest_gain_s: Callable[[], float | None], tell: Callable[[], None]) -> None:
-        """Renew until the Lease is given back; LeaseLost where it is over. `tell` hears of every renewal."""
+        """Renew until the Lease is given back; LeaseLost where it is over.
+
+        `tell` hears of every renewal, and of a shorter grip before anybody else can.
+        """
         while self.grip is not None:
             due_s = next_renewal_s(self.grip, newest_gain_s(), self._pace().confirm_s)
             now_s = self._now_s()
@@ -141,7 +144,7 @@ class OwnLease:
                 await self._sleep(min(due_s, self.grip.until_s) - now_s)
                 continue
             try:
-                await self._renew()
+                await self._renew(tell)
                 tell()
             except LeaseLost:
                 raise
@@ -157,11 +160,11 @@ class OwnLease:
                 await self.gained.wait()
                 self.gained.clear()
 
-    async def _renew(self) -> None:
+    async def _renew(self, tell: Callable[[], None]) -> None:
         async with self._turn:
             if self.grip is None:
                 return
-            wanted = self._towards(self.grip)
+            wanted = self._towards(self.grip, tell)
             sent_at_s = self._now_s()
             try:
                 answer = await self._write(renewal(wanted), self._lease)
@@ -172,7 +175,7 @@ class OwnLease:
             given = msgspec.structs.replace(self.grip, duration_s=wanted.duration_s, margin_s=wanted.margin_s)
             self.grip = renewed(given, answer.metadata.resource_version, sent_at_s)
 
-    def _towards(self, grip: Grip) -> Grip:
+    def _towards(self, grip: Grip, tell: Callable[[], None]) -> Grip:
         """Follow the ring's D. A shorter one counts from the moment it is sent, a longer one once it is granted."""
         pace = self._pace()
         if pace.duration_s < grip.duration_s:
@@ -180,6 +183,7 @@ class OwnLease:
             until_s = min(grip.until_s, self._now_s() + pace.duration_s - pace.margin_s)
             left_s = until_s + pace.margin_s - grip.sent_at_s
             self.grip = msgspec.structs.replace(grip, duration_s=left_s, margin_s=pace.margin_s)
+            tell()  # Not only once it is answered: the event loop may hang until then.
         return msgspec.structs.replace(grip, duration_s=pace.duration_s, margin_s=pace.margin_s)
 
     async def _look_again(self) -> None:

@@ -11,16 +11,16 @@ from typing import Annotated, Literal
 import msgspec
 
 from poise.errors import invalid
+from poise.kube.crds.status import Terms
 from poise.kube.objects import Custom
 from poise.kube.resources import Resource
-from poise.model.shard_ring import ShardRingSpec
 from poise.model.sharding import LABEL_MAX
 
 MARGIN_PART = 1 / 4  # So much of D before the Lease ends all work is cancelled.
 ASK_PART = 1 / 3  # No request for the Lease takes longer: there is time for another one.
 CONFIRM_S = 0.5  # A gain is confirmed by a renewal so soon after the last one.
 LOOK_S = 1.0  # So often a process that waits looks at its Lease.
-NAME_TAKEN, INVALID_SPEC = "NameTaken", "InvalidSpec"
+NAME_TAKEN = "NameTaken"
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?\Z")
 _Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e6)]
@@ -107,32 +107,26 @@ class _Condition(msgspec.Struct, frozen=True):
 
 
 class _Status(msgspec.Struct, frozen=True, rename="camel"):
-    observed_generation: int | None = None
+    terms: Terms | None = None
     conditions: tuple[_Condition, ...] = ()
 
 
 def read_terms(ring: Custom) -> RingTerms | str:
     """Read what a ring says, or say why it must be waited for: nobody looks after it, or another has its name.
 
-    A document that the operator has not taken, or has refused, counts for nobody: the sharder still goes by the last
-    one, and both must know the same families and the same D.
+    It stands in the status. A document that the operator has not taken yet, or has refused, counts for nobody: sharder
+    and instances must know the same families and the same D.
     """
     try:
-        spec = msgspec.json.decode(ring.spec, type=ShardRingSpec)
         status = msgspec.json.decode(ring.status, type=_Status)
     except msgspec.DecodeError as error:
         return f"the ring cannot be read: {error}"
-    if status.observed_generation is None:
-        return "no operator has looked at the ring yet"
-    if status.observed_generation != ring.metadata.generation:
-        return "no operator has looked at the newest document of the ring yet"
-    reasons = {each.reason for each in status.conditions if each.type == "Ready"}
-    if NAME_TAKEN in reasons:
+    if any(each.type == "Ready" and each.reason == NAME_TAKEN for each in status.conditions):
         return "a ring of this name in another namespace is older"
-    if INVALID_SPEC in reasons:
-        return "the operator refuses the newest document of the ring; its condition Ready says why"
-    wide = ((each.group, each.resource) for root in spec.resources for each in (root, *root.controlled))
-    return RingTerms(spec.lease_seconds, spec.drain_timeout_seconds, tuple(dict.fromkeys(wide)))
+    terms = status.terms
+    if terms is None:
+        return "no operator has taken the ring yet"
+    return RingTerms(terms.lease_seconds, terms.drain_timeout_seconds, tuple(map(read_resource, terms.resources)))
 
 
 def read_resource(text: str) -> tuple[str, str]:

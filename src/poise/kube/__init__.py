@@ -14,7 +14,6 @@ from poise.kube.mirror import Added, Deleted, Event, Modified, Synced
 from poise.kube.objects import Lease, Meta, OwnerReference, Partial
 from poise.kube.reflector import Reflector
 from poise.kube.resources import LEASES, NAMESPACES, ObjectRef, Resource, Selection
-from poise.kube.work import work
 from poise.kube.work_queue import WorkQueue
 
 __all__ = [
@@ -39,5 +38,4 @@ __all__ = [
     "WorkQueue",
     "connect",
     "find_resource",
-    "work",
 ]

@@ -77,31 +77,36 @@ class Signing(httpx2.Auth):
 
 
 def _read(kubeconfig: str | Path | None, context: str | None, account: str | Path) -> SingleConfig:
-    read = _from_environment(context, account) if kubeconfig is None else KubeConfig.from_file(kubeconfig)
-    config = read.get(context)
+    one = _own_account(account) if kubeconfig is None else KubeConfig.from_file(kubeconfig)
+    config = _from_files(context) if one is None else one.get(context)
     if config is None:
         raise ConfigError("no context is chosen")
     return config if config.user is not None else config._replace(user=User())
 
 
-def _from_environment(context: str | None, account: str | Path) -> KubeConfig:
-    """Find the configuration: the Pod's own, else of the files that are listed the first one that has the context.
+def _own_account(account: str | Path) -> KubeConfig | None:
+    """Read what every Pod has; None outside of one."""
+    with suppress(ConfigError):
+        return KubeConfig.from_service_account(account)
+    return None
+
+
+def _from_files(context: str | None) -> SingleConfig | None:
+    """Give the context of the first file that has it, of those that the environment lists; None where none is chosen.
 
     As for kubectl files may be missing, and the first current context counts. A context must be whole in one file.
     """
-    with suppress(ConfigError):
-        return KubeConfig.from_service_account(account)
     files = [each for each in os.environ.get("KUBECONFIG", "").split(os.pathsep) if each] or [DEFAULT_KUBECONFIG]
     if len(files) == 1:
-        return KubeConfig.from_file(files[0])
+        return KubeConfig.from_file(files[0]).get(context)
     read = [KubeConfig.from_file(each) for each in files if Path(each).is_file()]
     chosen = context or next((each.current_context for each in read if each.current_context), None)
+    if chosen is None:
+        return None
     found = next((each for each in read if chosen in each.contexts), None)
     if found is None:
         raise ConfigError(f"none of the files of KUBECONFIG ({', '.join(files)}) has the context {chosen}")
-    return KubeConfig(
-        clusters=found.clusters, contexts=found.contexts, users=found.users, current_context=chosen, fname=found.fname
-    )
+    return found.get(chosen)
 
 
 def _unusable(kubeconfig: str | Path | None, error: Exception) -> InvalidSpec:

@@ -87,8 +87,3 @@ def _is_cancelled() -> bool:
     """Say whether somebody cancelled this task; else it waited for another one that was cancelled."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
-
-
-async def work(queue: WorkQueue[Key], handle: Callable[[Key], Awaitable[float | None]], *, at_once: int = 16) -> None:
-    """Work on a queue until cancelled."""
-    await Workers(queue, handle, at_once=at_once).run()

@@ -110,8 +110,8 @@ def watch_lease(
     kept = known.held_from_s if fact is not None and _is_mine(known.fact, terms) and _is_mine(fact, terms) else None
     left = known.left if fact is None else _left(fact)
     said_s = _said_s(fact) or known.said_s
-    return WatchedLease(
-        name=name, seen_at_s=now_s, alive_at_s=alive_at_s, fact=fact, held_from_s=kept, left=left, said_s=said_s
+    return msgspec.structs.replace(
+        known, seen_at_s=now_s, alive_at_s=alive_at_s, fact=fact, held_from_s=kept, left=left, said_s=said_s
     )
 
 

@@ -90,6 +90,14 @@ class KnownRing:
         self.shown_at_s = float("-inf")
         self.clear_from_s: float | None = None
 
+    def answered(self, answer: Custom) -> None:
+        """Take the answer to an own write, unless the watch has shown a newer document, or another ring, meanwhile.
+
+        Neither would be told again.
+        """
+        if answer.metadata.uid == self.meta.uid and not _lags(answer.metadata, self.meta):
+            self.custom = answer
+
     @property
     def meta(self) -> Meta:
         """Who it is, by the newest that was seen."""
@@ -373,12 +381,12 @@ class Rings:
         if self._its.home:
             # In the same write: of two installations exactly one is faster.
             change["annotations"] = {OPERATOR_ANNOTATION: self._its.home if wanted else None}
-        known.custom = await self._its.client.merge(_ref(known.meta), known.meta, {"metadata": change}, Custom)
+        known.answered(await self._its.client.merge(_ref(known.meta), known.meta, {"metadata": change}, Custom))
 
     async def _give_up(self, known: KnownRing) -> None:
         """Take the own claim off a ring that is not run: two that each gave way to the other's would wait for ever."""
         change = {"metadata": {"annotations": {OPERATOR_ANNOTATION: None}}}
-        known.custom = await self._its.client.merge(_ref(known.meta), known.meta, change, Custom)
+        known.answered(await self._its.client.merge(_ref(known.meta), known.meta, change, Custom))
 
     async def _show(self, known: KnownRing, report: RingReport | None) -> float | None:
         """Write the status where it changed, about once a second at most; gives when to look again."""
@@ -389,6 +397,7 @@ class Rings:
         looked = Looked(
             generation=meta.generation,
             report=report,
+            spec=None if known.run is None else known.run.ring.spec,
             refusal=known.refusal,
             removing=is_removed(meta),
             troubles=self._its.troubles(),
@@ -408,7 +417,7 @@ class Rings:
             }
             body = {"apiVersion": RINGS.api_version, "kind": RINGS.kind, "metadata": named, "status": status}
             try:
-                known.custom = await self._its.client.apply(_ref(meta, "status"), body, Custom, force=True)
+                known.answered(await self._its.client.apply(_ref(meta, "status"), body, Custom, force=True))
             except Conflict:
                 return SHOW_EVERY_S  # The watch tells what it is now.
             except NotFound:

@@ -10,8 +10,8 @@ import msgspec
 
 from poise.jobs.sharder.orders import DRAINED_ANNOTATION, PAUSED_ANNOTATION
 from poise.jobs.sharder.report import InstanceSeen, RingReport
-from poise.kube.crds.status import Condition, ShownRing, put_condition
-from poise.model.shard_ring import Instance, ShardRingStatus
+from poise.kube.crds.status import Condition, ShownRing, Terms, put_condition, terms_of
+from poise.model.shard_ring import Instance, ShardRingSpec, ShardRingStatus
 from poise.observe.leases import Health
 
 MESSAGE_MAX = 2_000
@@ -32,11 +32,13 @@ class Refusal(msgspec.Struct, frozen=True):
 class Looked(msgspec.Struct, frozen=True, kw_only=True):
     """One ring as the operator sees it now; `report` is None where no sharder runs for it.
 
+    `spec` is of the document that the sharder goes by, which need not be the newest.
     `troubles` of the whole operator, by the condition that shows each of them.
     """
 
     generation: int
     report: RingReport | None = None
+    spec: ShardRingSpec | None = None
     refusal: Refusal | None = None
     removing: bool = False
     troubles: Mapping[str, str] = {}
@@ -61,6 +63,7 @@ class Known(msgspec.Struct, frozen=True, rename="camel"):
     conditions: list[Condition] = []
     oldest_drain_since: datetime | None = None
     observed_generation: int | None = None
+    terms: Terms | None = None
 
     def shows(self, generation: int) -> bool:
         """Say whether it is about this generation of the ring, and says something."""
@@ -101,11 +104,14 @@ def shown_ring(looked: Looked, known: Known, now: datetime) -> ShownRing:
         )
         conditions = put_condition(conditions, new)
     report = looked.report
+    # Instances that start go by what was taken last, also while nothing runs for the ring.
+    terms = known.terms if looked.spec is None else terms_of(looked.spec)
     if report is None:
-        return ShownRing(observed_generation=looked.generation, conditions=conditions)
+        return ShownRing(observed_generation=looked.generation, conditions=conditions, terms=terms)
     return ShownRing(
         observed_generation=looked.generation,
         conditions=conditions,
+        terms=terms,
         summary=summary(report),
         objects={each.name: each.objects for each in report.instances},
         ready=len(ready_instances(report)),

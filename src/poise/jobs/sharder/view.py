@@ -54,7 +54,7 @@ class View:
         self.moving: set[str] = set()
         self.unassigned: set[str] = set()
         self.held_roots: set[str] = set()
-        self.waiting: set[str] = set()  # Their owner was not seen: nobody may act on them.
+        self.waiting: set[str] = set()  # Their owner was not seen, and they are to stay: nobody may act on them.
         self.strays: set[str] = set()
         self.clocks: dict[str, DrainClock] = {}
         self.removing = False
@@ -130,6 +130,8 @@ class View:
             made = msgspec.structs.replace(made, selected=False)
         if before is not None and _is_same(before, made):
             self.kin.renew(made)
+            if meta.deletion_timestamp is not None:
+                self.waiting.discard(meta.uid)
             return Touched()
         self.revision += 1
         if before is None or before.marks.shard != made.marks.shard:
@@ -192,7 +194,8 @@ class View:
         _set(self.held_roots, uid, root and shard is not None)
         _set(self.unassigned, uid, root and selected and shard is None)
         waits = seen is not None and self.kin.root_of(uid) is None
-        _set(self.waiting, uid, waits and selected)
+        # What is being deleted may outlive its owner by its grace period, which is no fault.
+        _set(self.waiting, uid, waits and selected and self.known[uid].meta.deletion_timestamp is None)
         _set(self.strays, uid, waits or (root and not selected and shard is None))
         if not drained or seen is None:
             self.clocks.pop(uid, None)

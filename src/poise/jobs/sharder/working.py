@@ -159,7 +159,7 @@ class FamilyWorker:
             await self._write(session, root, steps)
         except (Conflict, NotFound):
             self._counts.conflicts += 1
-            if not session.view.kin.is_root(root):
+            if self._session() is not session or not session.view.kin.is_root(root):
                 return
             family = session.view.family(root)
             uids = [family.root.uid, *(child.uid for child in family.children)]

@@ -6,7 +6,8 @@ from typing import Literal
 
 from msgspec import field, structs
 
-from poise.model.common import Count, Line, Moment, Name, Sentence, Serial, Value
+from poise.model.common import Count, Line, Moment, Name, Sentence, Serial, SomeSeconds, Value
+from poise.model.shard_ring import ShardRingSpec
 
 
 class Condition(Value, frozen=True, kw_only=True):
@@ -27,9 +28,31 @@ class Shown(Value, frozen=True):
     conditions: list[Condition] = field(default_factory=list)
 
 
+class Terms(Value, frozen=True, kw_only=True):
+    """What the instances of a ring go by: that of the newest document that the operator has taken.
+
+    `resources` are all of the ring, those that it controls too, written as `deployments.apps` or `secrets`.
+    """
+
+    lease_seconds: SomeSeconds
+    drain_timeout_seconds: SomeSeconds
+    resources: list[Line]
+
+
+def terms_of(spec: ShardRingSpec) -> Terms:
+    """Read what a document says to instances."""
+    wide = ((each.resource, each.group) for root in spec.resources for each in (root, *root.controlled))
+    return Terms(
+        lease_seconds=spec.lease_seconds,
+        drain_timeout_seconds=spec.drain_timeout_seconds,
+        resources=[".".join(filter(None, name)) for name in dict.fromkeys(wide)],
+    )
+
+
 class ShownRing(Shown, frozen=True):
     """What is shown of a ring: counts, never one entry an object, since a status has to stay small."""
 
+    terms: Terms | None = None
     summary: Line = ""
     objects: dict[Name, Count] = field(default_factory=dict)
     ready: Count | None = None

@@ -141,7 +141,7 @@ def _mends(family: Family, outlook: Outlook) -> tuple[Step, ...]:
     another version.
     """
     marks = family.root.marks
-    free = [child for child in family.children if child.uid not in family.strange or _is_dead(child, outlook)]
+    free = [child for child in family.children if child.uid not in family.strange or _may_take(child, outlook)]
     ahead = max((_least_epoch(child, family) for child in free), default=0)
     if ahead > (marks.epoch or 0):
         return (_single("repair", family.root, Marks(marks.shard, ahead)),)
@@ -156,8 +156,8 @@ def _mend(child: SeenObject, goal: Marks, strange: bool, outlook: Outlook) -> St
         return None
     if not strange:
         return _single("mend", child, goal)
-    if _is_dead(child, outlook):
-        return None if outlook.braked else _single("mend", child, goal, needs=child.marks.shard)
+    if _may_take(child, outlook):
+        return _single("mend", child, goal, needs=child.marks.shard)
     if not outlook.is_ready(child.marks.shard):
         return None
     if outlook.force and child.uid in outlook.overdue and not outlook.braked:
@@ -176,8 +176,9 @@ def _least_epoch(child: SeenObject, family: Family) -> int:
     return child.marks.next_epoch if child.uid in family.strange else child.marks.epoch or 0
 
 
-def _is_dead(child: SeenObject, outlook: Outlook) -> bool:
-    return outlook.of(child.marks.shard) in (Standing.LOST, Standing.HELD)
+def _may_take(child: SeenObject, outlook: Outlook) -> bool:
+    """Say whether a child may be taken from its instance, which is dead; under the brake nothing is."""
+    return not outlook.braked and outlook.of(child.marks.shard) in (Standing.LOST, Standing.HELD)
 
 
 def _single(
