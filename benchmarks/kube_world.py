@@ -14,7 +14,7 @@ import httpx2
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.fleet import Fleet, Part
 from tests.cluster.ring_world import Observer, make_world, plain_rate, wanted_owners
-from tests.cluster.world import Cluster, install_definitions
+from tests.cluster.world import Cluster, install_definitions, started
 
 from benchmarks.measure import process_cpu_s
 from poise.kube import Client
@@ -31,14 +31,9 @@ _ANSWERS = re.compile(r"answers on (http://[0-9.:]+)")
 @contextmanager
 def own_cluster(folder: Path) -> Iterator[Cluster]:
     """Start a control plane that knows the kinds of Poise."""
-    plane = ControlPlane(folder)
-    try:
-        plane.start()
-        cluster = Cluster(plane)
+    with started(ControlPlane(folder)) as cluster:
         cluster.run(install_definitions)
         yield cluster
-    finally:
-        plane.stop()
 
 
 class Site:

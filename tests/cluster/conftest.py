@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.world import Cluster, install_definitions, make_namespace, remove_definitions
+from tests.cluster.world import Cluster, install_definitions, make_namespace, remove_definitions, started
 
 from poise.kube import NAMESPACES, ObjectRef
 
@@ -54,12 +54,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Confi
     if _is_the_users(pytestconfig):
         yield Cluster(None)
         return
-    plane = ControlPlane(tmp_path_factory.mktemp("plane"), USERS)
-    try:
-        plane.start()
-        yield Cluster(plane)
-    finally:
-        plane.stop()
+    with started(ControlPlane(tmp_path_factory.mktemp("plane"), USERS)) as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="session")
@@ -72,12 +68,8 @@ def rig(pytestconfig: pytest.Config) -> None:
 @pytest.fixture(scope="module")
 def breakable(rig: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:  # noqa: ARG001
     """A control plane of this file's own, which its tests may kill."""
-    plane = ControlPlane(tmp_path_factory.mktemp("breakable"), USERS)
-    try:
-        plane.start()
-        yield Cluster(plane)
-    finally:
-        plane.stop()
+    with started(ControlPlane(tmp_path_factory.mktemp("breakable"), USERS)) as cluster:
+        yield cluster
 
 
 def _namespace(cluster: Cluster) -> Iterator[str]:

@@ -23,7 +23,7 @@ from tests.cluster.webhook_world import (
     put_ring,
     wait,
 )
-from tests.cluster.world import Cluster, install_definitions
+from tests.cluster.world import Cluster, install_definitions, started
 
 from poise.jobs.sharder import policy_keeper
 from poise.jobs.sharder.policy_keeper import BINDINGS, POLICIES, PolicyKeeper
@@ -50,16 +50,6 @@ class OlderPlane(ControlPlane):
         older = [f"--runtime-config={POLICIES.api_version}/{each.plural}=false" for each in (POLICIES, BINDINGS)]
         more = [*older, "--disable-admission-plugins=ValidatingAdmissionPolicy"] if name == "kube-apiserver" else []
         super()._run(name, *arguments, *more)
-
-
-@contextmanager
-def started(plane: ControlPlane) -> Iterator[Cluster]:
-    """Run a control plane while the block does."""
-    try:
-        plane.start()
-        yield Cluster(plane)
-    finally:
-        plane.stop()
 
 
 @pytest.fixture(scope="module")

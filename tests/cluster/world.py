@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -56,6 +57,16 @@ class Cluster:
                 return await scenario(client)
 
         return asyncio.run(played())
+
+
+@contextmanager
+def started(plane: ControlPlane) -> Iterator[Cluster]:
+    """Run a control plane while the block does."""
+    try:
+        plane.start()
+        yield Cluster(plane)
+    finally:
+        plane.stop()
 
 
 def secret(name: str, namespace: str) -> ObjectRef:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 from tests.jobs_sharder.memory_world import D, lease_of, own_lease, put_lease, until
@@ -64,22 +66,32 @@ def test_a_renewal_counts_from_the_moment_it_was_sent() -> None:
     run(scenario())
 
 
-def test_a_shorter_lease_counts_from_the_moment_it_is_sent() -> None:
-    async def scenario() -> None:
-        api = MemoryApi(slow_writes)
-        paces = [ShardPace(60.0)]
-        lease = own_lease(api, "a-0", "1", lambda: paces[-1])
-        await lease.take()
-        renewing = asyncio.create_task(lease.renew_on(lambda: None, lambda: None))
-        paces.append(ShardPace(15.0))
-        while lease.renewals < 3:
-            # Also while the first short renewal, 20 s after the last long one, is under way.
-            assert lease.may_act(), renewing
-            assert lease.grip is not None
-            assert lease.grip.until_s <= max(api.asked[-1].sent_at_s + 15.0, TAKES_S + 60.0) - paces[-1].margin_s
-            await asyncio.sleep(0.05)
+@asynccontextmanager
+async def shortened(api: MemoryApi, to_s: float) -> AsyncIterator[OwnLease]:
+    """Hold a Lease of a minute, and renew it while the block runs; the ring wants a shorter one by now."""
+    paces = [ShardPace(60.0)]
+    lease = own_lease(api, "a-0", "1", lambda: paces[-1])
+    await lease.take()
+    renewing = asyncio.create_task(lease.renew_on(lambda: None, lambda: None))
+    paces.append(ShardPace(to_s))
+    try:
+        yield lease
+        assert not renewing.done(), renewing
+    finally:
         renewing.cancel()
         await asyncio.gather(renewing, return_exceptions=True)
+
+
+def test_a_shorter_lease_counts_from_the_moment_it_is_sent() -> None:
+    async def scenario() -> None:
+        api, margin_s = MemoryApi(slow_writes), ShardPace(15.0).margin_s
+        async with shortened(api, 15.0) as lease:
+            while lease.renewals < 3:
+                # Also while the first short renewal, 20 s after the last long one, is under way.
+                assert lease.may_act()
+                assert lease.grip is not None
+                assert lease.grip.until_s <= max(api.asked[-1].sent_at_s + 15.0, TAKES_S + 60.0) - margin_s
+                await asyncio.sleep(0.05)
         stored = lease_of(api, "a-0")
         assert stored is not None
         assert stored.spec.lease_duration_seconds == 15
@@ -90,17 +102,10 @@ def test_a_shorter_lease_counts_from_the_moment_it_is_sent() -> None:
 def test_what_was_granted_for_long_is_not_used_longer_than_a_short_request_under_way_allows() -> None:
     async def scenario() -> None:
         api = MemoryApi(slow_writes)
-        paces = [ShardPace(60.0)]
-        lease = own_lease(api, "a-0", "1", lambda: paces[-1])
-        await lease.take()
-        renewing = asyncio.create_task(lease.renew_on(lambda: None, lambda: None))
-        paces.append(ShardPace(3.0))
-        await until(lambda: len(api.asked) > 2)
-        sent_at_s = api.asked[-1].sent_at_s
-        assert lease.renewals == 0, "its answer is not here yet"
-        assert lease.grip is not None
-        assert lease.grip.until_s == pytest.approx(sent_at_s + 3.0 - ShardPace(3.0).margin_s)
-        renewing.cancel()
-        await asyncio.gather(renewing, return_exceptions=True)
+        async with shortened(api, 3.0) as lease:
+            await until(lambda: len(api.asked) > 2)
+            assert lease.renewals == 0, "its answer is not here yet"
+            assert lease.grip is not None
+            assert lease.grip.until_s == pytest.approx(api.asked[-1].sent_at_s + 3.0 - ShardPace(3.0).margin_s)
 
     run(scenario())
