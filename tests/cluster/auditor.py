@@ -9,9 +9,9 @@ It knows nothing of Poise. All times are of one clock, which counts suspend and 
    reconcile an object at the same epoch.
 4. No object is without a write of its owner for longer than its period + 2·D + 3 s, and what the writes of a takeover
    need on this machine. What is added, and only where it applies: as much again whenever whoever owns it then is lost
-   once more; 3 s and a takeover for each further change of owner; the time without an API server or without a leader,
-   or under the brake, and 2·D after it, since Leases are then timed anew; the time in which the API server is slow to
-   answer anybody.
+   once more; 3 s and a takeover for each further change of owner; the time without an API server (of one instance: for
+   what it held) or without a leader, or under the brake, and 2·D after it, since Leases are then timed anew; the time
+   in which the API server is slow to answer anybody.
 5. Nothing is given to an instance whose lease is over.
 6. In the end every object has the wanted owner, which runs; children are copies of their root; nothing is drained.
 """
@@ -152,12 +152,24 @@ def gaps(case: Case, least_s: float = 1.0) -> list[Gap]:
 def _bound_s(case: Case, usual_s: float, seen: list[Sighting], from_s: float, until_s: float) -> float:
     """Give the bound of one gap, with what its faults add."""
     after_s = 2 * case.terms.lease_s
-    known = [(fault.at_s, fault.until_s + after_s) for fault in case.faults if fault.kind in STANDSTILLS]
+    struck = {"", *_holders(seen, from_s, until_s)}
+    known = [
+        (fault.at_s, fault.until_s + after_s)
+        for fault in case.faults
+        if fault.kind in STANDSTILLS and fault.instance in struck
+    ]
     stands = _merged([*known, *case.stalls])
     still_s = sum(max(0.0, min(end_s, until_s) - max(begin_s, from_s)) for begin_s, end_s in stands)
     owners = {(each.shard, each.epoch) for each in seen if each.shard is not None and from_s <= each.at_s <= until_s}
     hops_s = max(0, len(owners) - 1) * (SLACK_S + case.terms.catch_up_s)
     return usual_s * max(1, _losses(case, seen, from_s, until_s)) + hops_s + still_s
+
+
+def _holders(seen: list[Sighting], from_s: float, until_s: float) -> set[str]:
+    """Find who held an object at any time within a gap."""
+    ends = [each.at_s for each in seen[1:]] + [FOREVER_S]
+    spans = zip(seen, ends, strict=False)
+    return {each.shard or "" for each, end_s in spans if each.at_s <= until_s and end_s >= from_s}
 
 
 def _losses(case: Case, seen: list[Sighting], from_s: float, until_s: float) -> int:

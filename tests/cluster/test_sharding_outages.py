@@ -161,7 +161,7 @@ def test_storms_of_410_and_429_while_an_instance_comes_and_goes(outages: Outages
     fleet.wait(lambda: not guest.runs, 10, "the guest leaves")
     outages.beside.do(FaultyProxy.calm)
     # For whoever is behind the proxy no API server could be counted on: what its reconciles wrote was refused, too.
-    fleet.faults.append(Fault(at_s, "api", until_s=boot_s()))
+    fleet.faults.append(Fault(at_s, "api", "right", until_s=boot_s()))
     outages.rest(steady_s=PERIOD_S)
     outages.judge()
     assert fleet.parts["right"] is struck, "who is refused now and then keeps its Lease"

@@ -283,6 +283,14 @@ def test_the_time_in_which_nothing_can_be_decided_is_added_once(kind: str) -> No
     assert bound_s(good._replace(faults=(*good.faults, over))) == BOUND_S
 
 
+def test_an_outage_of_one_instance_excuses_only_what_it_held() -> None:
+    good = case(crash())
+    holders = {each.shard for each in good.sightings if each.shard is not None}
+    for name in (*holders, "another"):
+        outage = Fault(LOST_S, "api", name, until_s=LOST_S + 1)
+        assert bound_s(good._replace(faults=(*good.faults, outage))) == BOUND_S + (9 if name in holders else 0)
+
+
 def test_the_audit_file_gives_back_what_was_noted(tmp_path: Path) -> None:
     path = tmp_path / "audit"
     assert read_audit(path) == ((), ())
